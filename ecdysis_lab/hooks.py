@@ -98,6 +98,13 @@ class Refuse:
 
 Verdict = Allow | Rewrite | Refuse
 
+_DISABLED: set[str] = set()
+
+
+def enabled(rule: str) -> bool:
+    """Whether a rule is switched on (``[rules]`` in harness.toml; on where it is not named)."""
+    return rule not in _DISABLED
+
 
 @dataclass
 class View:
