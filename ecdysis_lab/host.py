@@ -1,0 +1,239 @@
+"""Runs a harness out of process: one fresh, shut-in worker per trial, JSON over a pipe, typed faults.
+
+What holds, from the outside in: the static policy (``static.py``); builtins and imports cut down to an
+allow-list; an audit hook; a system-call allow-list (seccomp) without files, sockets, processes, signals or
+executable memory; resource limits; user nobody where the parent is root; no environment, no terminal; and
+this side, which validates every answer, bounds its size before reading it, and kills on time.
+``sandbox_report()`` says which of these hold here; a missing one is warned about once per process.
+
+What the sandbox does not cover
+-------------------------------
+- Kernel bugs reachable through the few allowed system calls, and CPU side channels.
+- Platforms other than Linux on x86_64 or aarch64 have no system-call filter: there a harness that evades the
+  Python lines can do what the user can do to existing processes and the open pipe. Do not run untrusted
+  harnesses there.
+- What a harness *says*. Its texts reach the task model, which may be misled by them; the gates judge that.
+- What a harness learns through ``view.read`` is bounded only by the benchmark's read-only tools.
+- Parsing: source is parsed and compiled (never run) in this process, which trusts CPython's parser on at
+  most 256 KB a file.
+- Fairness between trials: a worker may use a full core until its CPU limit.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import marshal
+import threading
+import warnings
+from collections.abc import Callable, Collection
+from dataclasses import asdict
+from types import TracebackType
+from typing import Any
+
+from ecdysis_lab.harness import Harness, static_problems
+from ecdysis_lab.hooks import Allow, Call, Done, Verdict
+from ecdysis_lab.records import LAYER_FILES
+from ecdysis_lab.sandbox import validate
+from ecdysis_lab.sandbox.client import HostError
+from ecdysis_lab.sandbox.pipe import HarnessFault, HostLimits, Worker
+from ecdysis_lab.static import HOOKS
+
+__all__ = ["HarnessFault", "Host", "HostError", "HostLimits", "sandbox_report"]
+
+_DEFAULT_LIMITS = HostLimits()
+_report: dict[str, str] = {}
+_report_lock = threading.Lock()
+
+
+class Host:
+    """A harness as the agent calls it: one fresh process per trial, none at all for an empty harness.
+
+    Use it as a context manager. The worker starts with the first hook call. After a fault that ended the
+    worker every hook counts as absent (``has`` is False, everything passes); ``fault`` keeps the reason.
+
+    Parameters
+    ----------
+    harness : what ``harness.load`` returned.
+    policy : the benchmark's policy text.
+    tools : tool schemas ``{"name", "description", "parameters", "kind"}``.
+    read : answers ``view.read(tool, arguments)``; None where there is no live environment.
+    limits : limits of the worker.
+    without : lines to leave out (``"static"``, ``"builtins"``, ``"audit"``, ``"seccomp"``), for tests only.
+    """
+
+    def __init__(
+        self,
+        harness: Harness,
+        policy: str,
+        tools: list[dict[str, Any]],
+        read: Callable[[str, dict[str, Any]], Any] | None = None,
+        limits: HostLimits = _DEFAULT_LIMITS,
+        without: Collection[str] = (),
+    ) -> None:
+        self.harness, self.policy, self.tools, self.read = harness, policy, tools, read
+        self.limits, self.without = limits, tuple(without)
+        self.fault: HarnessFault | None = None
+        self._worker: Worker | None = None
+        self._messages: list[dict[str, str]] = []
+        self._done: list[list[Any]] = []
+        self._hooks = {hook for hook in HOOKS if harness.defines(hook)}
+        self._kinds = {tool["name"]: tool.get("kind", "other") for tool in tools}
+
+    def __enter__(self) -> Host:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, e: BaseException | None, t: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def has(self, hook: str) -> bool:
+        """Whether a hook will run: defined, switched on, and no fault has ended the worker."""
+        return hook in self._hooks and self.fault is None
+
+    def add_message(self, role: str, text: str) -> None:
+        """Add a message to the view, with the next hook call."""
+        self._messages.append({"role": role, "content": text})
+
+    def add_done(self, done: Done) -> None:
+        """Add an executed call to the view, with the next hook call."""
+        self._done.append([*_call(done.call), done.result, done.error])
+
+    def describe(self, tool: dict[str, Any]) -> dict[str, Any]:
+        """The tool's schema as the model should see it; name, kind and parameter names are as they were."""
+        return tool if not self.has("describe") else validate.tool(self._hook("describe", tool), tool)
+
+    def brief(self, opening: str) -> str:
+        """Text for the system prompt."""
+        return "" if not self.has("brief") else validate.text("brief", self._hook("brief", opening))
+
+    def check(self, call: Call, steps_left: int) -> Verdict:
+        """Verdict on a call before it executes."""
+        if not self.has("check"):
+            return Allow()
+        return validate.verdict("check", self._hook("check", _call(call), steps_left=steps_left))
+
+    def observe(self, call: Call, result: str, error: bool, steps_left: int) -> str | None:
+        """Annotation of a result, or None. ``view.done`` holds what ``add_done`` was given so far."""
+        if not self.has("observe"):
+            return None
+        value = self._hook("observe", _call(call), result, steps_left=steps_left)
+        return None if value is None else validate.text("observe", value)
+
+    def on_reply(self, text: str, steps_left: int) -> Verdict:
+        """Verdict on a text before it reaches the user."""
+        if not self.has("on_reply"):
+            return Allow()
+        return validate.verdict("on_reply", self._hook("on_reply", text, steps_left=steps_left))
+
+    def close(self) -> None:
+        """End the worker; the host must not be used afterwards."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def _hook(self, hook: str, *arguments: Any, steps_left: int = 0) -> Any:
+        """What a hook returned, as JSON data; starts the worker when needed."""
+        messages, done = self._messages, self._done
+        try:
+            worker = self._worker or self._start()
+            self._messages, self._done = [], []
+            return worker.ask(
+                hook,
+                {"do": "hook", "hook": hook, "arguments": list(arguments), "steps_left": steps_left}
+                | {"messages": messages, "done": done},
+                self._answer_read,
+            )
+        except HarnessFault as fault:
+            if self._worker is None or not self._worker.alive:
+                self.fault = fault
+            raise
+
+    def _start(self) -> Worker:
+        if "static" not in self.without:
+            problems = static_problems(self.harness)
+            if problems:
+                first = problems[0]
+                more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+                raise HarnessFault("static", "load", first.file, first.line, first.what + more)
+        layers = {layer: name for layer, name in LAYER_FILES.items() if self.harness.active(layer)}
+        code = {layer: _compiled(name, self.harness.files[name]) for layer, name in layers.items()}
+        worker = Worker(self.limits)
+        lines = worker.ask(
+            "load", {"do": "confine", "limits": asdict(self.limits), "without": self.without}, _no_read
+        )
+        if not self.without:
+            _warn(lines)
+        request: dict[str, Any] = {
+            "do": "load",
+            "policy": self.policy,
+            "tools": self.tools,
+            "disabled": self.harness.disabled,
+        }
+        request |= {"code": code, "hooks": {name: layer for name, (layer, _) in HOOKS.items()}}
+        self._worker = worker
+        try:
+            worker.ask("load", {**request, "builtins": "builtins" not in self.without}, _no_read)
+        except HarnessFault:
+            worker.close()  # half a harness is none
+            raise
+        return worker
+
+    def _answer_read(self, tool: Any, arguments: Any) -> dict[str, Any]:
+        """Answer of a read-only tool. Checked here again: the worker's check can be evaded."""
+        kind = self._kinds.get(tool, "other") if isinstance(tool, str) else "other"
+        if kind != "read" or not isinstance(arguments, dict):
+            return {"denied": f"view.read takes read-only tools; {tool!r} is {kind}"}
+        if self.read is None:
+            return {"error": "no live environment to read from"}
+        try:
+            return {"value": self.read(tool, arguments)}
+        except Exception:  # noqa: BLE001 - bad arguments make a tool raise anything; an error to the harness
+            return {"value": None}
+
+
+def sandbox_report() -> dict[str, str]:
+    """Lines of the sandbox on this machine: name -> why it is missing, or an empty string where it holds."""
+    with _report_lock:
+        if not _report:
+            worker = Worker(HostLimits())
+            try:
+                limits = asdict(worker.limits)
+                _report.update(
+                    worker.ask("load", {"do": "confine", "limits": limits, "without": ()}, _no_read)
+                )
+            finally:
+                worker.close()
+        return dict(_report)
+
+
+def _warn(lines: dict[str, str]) -> None:
+    """Say once per process what does not hold. The lines were drawn before any harness code was loaded."""
+    with _report_lock:
+        if _report:
+            return
+        _report.update(lines)
+    missing = [f"{name} ({why})" for name, why in sorted(lines.items()) if why]
+    if missing:
+        warnings.warn(
+            f"the harness sandbox is weaker on this machine; missing: {', '.join(missing)}", stacklevel=4
+        )
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(name: str, source: str) -> str:
+    """Code object of a hook file as base64 text; compiled here, since a trial has no time for it."""
+    try:
+        code = compile(source, name, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise HarnessFault("static", "load", name, getattr(error, "lineno", 0) or 0, str(error)) from None
+    return base64.b64encode(marshal.dumps(code)).decode()
+
+
+def _no_read(_tool: Any, _arguments: Any) -> dict[str, Any]:
+    return {"error": "no live environment while loading"}
+
+
+def _call(call: Call) -> list[Any]:
+    return [call.name, call.arguments, call.id]

@@ -1,0 +1,111 @@
+"""Our end of the fork server: one server per process, started when first needed."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from ecdysis_lab.sandbox import REPLY, REQUEST
+
+
+class HostError(RuntimeError):
+    """The sandbox itself could not run; an infrastructure error, not the harness's doing."""
+
+
+class ForkServer:
+    """The fork server as its parent sees it; safe to share between threads."""
+
+    def __init__(self) -> None:
+        if os.name != "posix" or not sys.executable:
+            raise HostError("harness code needs a POSIX system and a Python executable to run out of process")
+        self.lock = threading.Lock()
+        self.control, theirs = socket.socketpair()
+        script = str(Path(__file__).with_name("server.py"))
+        flags = ["-s", "-S", "-B", "-P"]  # not -I: it would ignore PYTHONHASHSEED
+        environment = {"PYTHONHASHSEED": "0", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
+        if "LD_LIBRARY_PATH" in os.environ:  # some interpreters do not start without it
+            environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, *flags, script, str(os.getpid())],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                cwd="/",
+                start_new_session=True,  # Ctrl-C in a terminal or notebook is for us
+            )
+
+    def fork(self, channel: socket.socket) -> int:
+        """Process id of a new worker on ``channel``."""
+        pid = self._ask(b"F", 0, 0.0, channel)
+        if pid <= 0:
+            raise HostError(f"cannot fork a worker: {os.strerror(-pid)}")
+        return pid
+
+    def reap(self, pid: int, grace: float) -> int:
+        """Wait status of a worker, killed after ``grace`` seconds."""
+        return self._ask(b"R", pid, grace)
+
+    def _ask(self, operation: bytes, pid: int, grace: float, channel: socket.socket | None = None) -> int:
+        request = REQUEST.pack(operation, pid, grace)
+        try:
+            with self.lock:
+                if channel is not None:
+                    socket.send_fds(self.control, [request], [channel.fileno()])
+                else:
+                    self.control.sendall(request)
+                answer = self.control.recv(REPLY.size, socket.MSG_WAITALL)
+        except OSError as error:
+            raise HostError(f"the sandbox server is gone: {error}") from error
+        if len(answer) < REPLY.size:
+            raise HostError("the sandbox server is gone")
+        value: int = REPLY.unpack(answer)[0]
+        return value
+
+    def stop(self) -> None:
+        """Let it end, with all its workers."""
+        self.control.close()
+        try:
+            self.process.wait(2)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+_servers: dict[int, ForkServer] = {}
+_guard = threading.Lock()
+
+
+def current() -> ForkServer:
+    """The fork server of this very process, started when first needed; a forked child gets its own."""
+    with _guard:
+        server = _servers.get(os.getpid())
+        if server is None or server.process.poll() is not None:
+            server = _servers[os.getpid()] = ForkServer()
+        return server
+
+
+def _after_fork() -> None:
+    global _guard
+    _guard = threading.Lock()
+    for server in _servers.values():
+        server.control.close()
+        server.process.returncode = 0  # not our child: keep Popen from waiting for it
+    _servers.clear()
+
+
+def _stop() -> None:
+    server = _servers.pop(os.getpid(), None)
+    if server is not None:
+        server.stop()
+
+
+atexit.register(_stop)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,217 @@
+"""The worker: runs the hooks of one trial behind a pipe that carries JSON with a 4-byte length.
+
+Standard library only: this runs inside the sandbox process, which does not load the rest of the package.
+"""
+
+from __future__ import annotations
+
+import base64
+import builtins
+import json
+import marshal
+import os
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from ecdysis_lab import hooks
+from ecdysis_lab.sandbox.lines import CHANNEL, confine, safe_builtins
+
+
+class _Contract(Exception):
+    """A hook returned something the contract does not know."""
+
+
+class _Output(Exception):
+    """A hook returned too much."""
+
+
+class _Worker:
+    """Runs the hooks of one trial."""
+
+    def __init__(self, channel: int, server: int) -> None:
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(channel, 250)
+        for fd in (0, 1, 2):
+            os.dup2(null, fd)
+        os.dup2(250, CHANNEL)
+        os.closerange(CHANNEL + 1, 256)
+        os.setsid()
+        self.server = server
+        self.messages: list[dict[str, str]] = []
+        self.done: list[Any] = []
+        self.functions: dict[str, Callable[..., Any]] = {}
+        self.policy, self.limit = "", 0
+        self.tools: list[dict[str, Any]] = []
+        self.kinds: dict[str, str] = {}
+
+    def run(self) -> NoReturn:
+        """Serve until the channel closes."""
+        while True:
+            request = self._receive()
+            try:
+                answer = self._encode(
+                    {"i": request["i"], "value": getattr(self, "do_" + request["do"])(request)}
+                )
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the host must hear of it
+                answer = json.dumps({"i": request["i"], "fault": _fault(error)}).encode()
+            self._send(answer)
+
+    def do_confine(self, request: dict[str, Any]) -> dict[str, str]:
+        self.limit = request["limits"]["output_bytes"]
+        return confine(request["limits"], request["without"], self.server)
+
+    def do_load(self, request: dict[str, Any]) -> list[str]:
+        self.policy, self.tools = request["policy"], request["tools"]
+        self.kinds = {tool["name"]: tool.get("kind", "other") for tool in self.tools}
+        hooks._DISABLED.update(request["disabled"])
+        shown = safe_builtins() if request["builtins"] else vars(builtins)
+        for layer, code in request["code"].items():
+            module = types.ModuleType(layer)
+            sys.modules[layer] = module  # dataclasses look their module up
+            vars(module)["__builtins__"] = shown
+            exec(marshal.loads(base64.b64decode(code)), vars(module))
+            for name in request["hooks"]:
+                if request["hooks"][name] == layer and callable(vars(module).get(name)):
+                    self.functions[name] = vars(module)[name]
+        return sorted(self.functions)
+
+    def do_hook(self, request: dict[str, Any]) -> Any:
+        self.messages += request["messages"]
+        self.done += request["done"]
+        hook, arguments = request["hook"], request["arguments"]
+        if hook not in self.functions:
+            raise _Contract(f"{hook} is not a function")
+        if hook in ("check", "observe"):
+            arguments[0] = hooks.Call(*arguments[0])
+        if hook == "brief":
+            arguments.append(self.policy)
+        elif hook != "describe":
+            arguments.append(_View(self, request["steps_left"], request["i"]))
+        value = self.functions[hook](*arguments)
+        return self._verdict(hook, value) if hook in ("check", "on_reply") else _plain(hook, value)
+
+    def _verdict(self, hook: str, value: Any) -> dict[str, Any]:
+        for kind in (hooks.Allow, hooks.Rewrite, hooks.Refuse):
+            if isinstance(value, kind):
+                return {
+                    "kind": kind.__name__,
+                    **{name: getattr(value, name) for name in kind.__annotations__},
+                }
+        raise _Contract(
+            f"{hook} returned {type(value).__name__}; return Allow(), Rewrite(...) or Refuse(...)"
+        )
+
+    def read(self, i: int, tool: str, arguments: dict[str, Any]) -> Any:
+        """Ask the host for a read-only tool's answer."""
+        self._send(self._encode({"i": i, "read": tool, "arguments": arguments}))
+        answer = self._receive()
+        if "denied" in answer:
+            raise PermissionError(answer["denied"])
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer["value"]
+
+    def _encode(self, message: dict[str, Any]) -> bytes:
+        if isinstance(message.get("value"), str) and len(message["value"]) > self.limit:
+            raise _Output(f"returned {len(message['value'])} characters; the limit is {self.limit} bytes")
+        try:
+            data = json.dumps(message, allow_nan=False).encode()
+        except (TypeError, ValueError) as error:
+            raise _Contract(f"returned something that is not JSON: {error}") from error
+        if self.limit and len(data) > self.limit:
+            raise _Output(f"returned {len(data)} bytes; the limit is {self.limit}")
+        return data
+
+    def _send(self, data: bytes) -> None:
+        data = len(data).to_bytes(4, "big") + data
+        while data:
+            data = data[os.write(CHANNEL, data) :]
+
+    def _receive(self) -> dict[str, Any]:
+        message: dict[str, Any] = json.loads(_exactly(int.from_bytes(_exactly(4), "big")))
+        return message
+
+
+def main(channel: int, server: int) -> None:
+    """Body of a freshly forked worker; it never returns."""
+    _Worker(channel, server).run()
+
+
+def _exactly(count: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < count:
+        part = os.read(CHANNEL, count - len(parts))
+        if not part:
+            os._exit(0)
+        parts += part
+    return bytes(parts)
+
+
+def _plain(hook: str, value: Any) -> Any:
+    wanted: dict[str, Any] = {"describe": dict, "brief": str, "observe": (str, type(None))}
+    if not isinstance(value, wanted[hook]):
+        raise _Contract(f"{hook} returned {type(value).__name__}")
+    return value
+
+
+def _clone(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _clone(item) for key, item in value.items()}
+    return [_clone(item) for item in value] if isinstance(value, list) else value
+
+
+class _View(hooks.View):
+    """A view whose lists are copied when a hook first looks at them: most hooks look at few."""
+
+    def __init__(self, worker: _Worker, steps_left: int, i: int) -> None:
+        self._worker = worker
+        self.policy, self.steps_left = worker.policy, steps_left
+        self._read = lambda tool, arguments: worker.read(i, tool, arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "messages":
+            value: Any = [dict(message) for message in self._worker.messages]
+        elif name == "done":
+            value = [
+                hooks.Done(hooks.Call(tool, _clone(arguments), call_id), result, error)
+                for tool, arguments, call_id, result, error in self._worker.done
+            ]
+        elif name == "tools":
+            value = _clone(self._worker.tools)
+        else:
+            raise AttributeError(name)
+        self.__dict__[name] = value
+        return value
+
+    def kind(self, tool: str) -> hooks.ToolKind:
+        return self._worker.kinds.get(tool, "other")  # type: ignore[return-value]
+
+
+_KINDS: dict[type[BaseException], str] = {
+    MemoryError: "memory",
+    RecursionError: "recursion",
+    SystemExit: "exit",
+    PermissionError: "denied",
+    _Contract: "contract",
+    _Output: "output",
+}
+
+
+def _fault(error: BaseException) -> dict[str, Any]:
+    """What went wrong and in which line of the harness."""
+    kind = next((kind for known, kind in _KINDS.items() if isinstance(error, known)), "error")
+    file, line, trace = "", 0, error.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if name in ("contract.py", "skills.py", "actions.py", "regulation.py"):
+            file, line = name, trace.tb_lineno
+        trace = trace.tb_next
+    try:
+        text = str(error)[:500]
+    except BaseException as second:  # noqa: BLE001 - an author's __str__ may do anything
+        text = f"(its text raised {type(second).__name__})"
+    plain = kind in ("contract", "output")
+    message = text if plain else f"{type(error).__name__}: {text}"
+    return {"kind": kind, "file": file, "line": line, "message": message}
