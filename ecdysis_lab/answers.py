@@ -71,7 +71,7 @@ def usage_of(response: Any, request: dict[str, Any], seconds: float) -> Usage:
 
 
 def without_thoughts(text: str) -> str:
-    """Text without ``<think>`` blocks, closed or not; or what follows ``</think>`` if the prompt opened it."""
+    """Text without ``<think>`` blocks, closed or not; or what follows a ``</think>`` alone."""
     text = _THOUGHT.sub("", text)
     return text.rpartition("</think>")[2].strip()
 
@@ -94,7 +94,7 @@ def _native(tool_calls: Iterable[Any], turn: int) -> tuple[list[Call], list[tupl
 
 
 def _object(raw: Any) -> dict[str, Any] | None:
-    """A JSON object from argument text; empty text means no arguments, and quoting twice is undone."""
+    """A JSON object from argument text; empty text is no arguments, quoting twice is undone."""
     for _ in range(2):
         if isinstance(raw, str):
             try:
