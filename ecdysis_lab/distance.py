@@ -1,0 +1,187 @@
+"""How far two failures are from each other, and where to draw them on a map."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ecdysis_lab.failures import clean
+from ecdysis_lab.records import Failure, LabError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+LANDMARKS = 800  # above this many failures the layout is computed from landmarks
+
+_STEP = re.compile(r"^\[\d+\] |(?<=: )\[\d+\] ", re.MULTILINE)
+_CODED = re.compile(r"[#\w@.:/+-]*\d[\w@.:/+-]*")
+_PUNCTUATION = re.compile(r"[{}\[\]\"'|*#$,;:()→]+")
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights of the three parts of the distance: card text, tool-call path, termination with failed checks."""
+
+    text: float = 1.0
+    path: float = 1.0
+    checks: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("text", "path", "checks"):
+            value = getattr(self, name)
+            if not math.isfinite(value) or value < 0:
+                raise LabError(f"weights.{name} must be a number of at least 0, got {value}")
+        if self.text + self.path + self.checks == 0:
+            raise LabError("weights: at least one of text, path and checks must be above 0")
+
+
+def text_of(failure: Failure) -> str:
+    """The card as the embedder gets it: no step numbers, no codes or numbers, little punctuation.
+
+    Codes, dates and amounts name the task, not the cause, and they are costly in tokens.
+    """
+    text = _STEP.sub("", failure.card).replace("_", " ")
+    return "\n".join(clean(_PUNCTUATION.sub(" ", _CODED.sub(" ", line))) for line in text.split("\n"))
+
+
+def bigrams(path: Sequence[str]) -> frozenset[tuple[str, str]]:
+    """Pairs of neighbours in a tool-call path, its start and end included."""
+    tokens = ("<start>", *path, "<end>")
+    return frozenset(zip(tokens, tokens[1:], strict=False))
+
+
+def distances(failures: Sequence[Failure], vectors: Any, weights: Weights = Weights()) -> np.ndarray:
+    """Mixed distance between failures.
+
+    Parameters
+    ----------
+    failures : n failures.
+    vectors : unit vectors of their texts, shape (n, d), or None to leave the text out.
+    weights : weights of the parts.
+
+    Returns
+    -------
+    Array of shape (n, n), float32, symmetric, zero diagonal: the weighted mean of cosine (text), Jaccard
+    (tool-outcome bigrams) and Hamming (termination, failed checks), each scaled to mean 1 over the pairs.
+    A part in which all failures are equal stays 0.
+
+    Raises
+    ------
+    LabError: vectors whose number is not n.
+    """
+    import numpy as np
+
+    n = len(failures)
+    if vectors is not None and len(vectors) != n:
+        raise LabError(f"vectors: {n} failures need {n} vectors, got {len(vectors)}")
+    total = np.zeros((n, n), dtype=np.float32)
+    used = 0.0
+    for weight, make in (
+        (weights.text, lambda: _cosine(vectors) if vectors is not None else None),
+        (weights.path, lambda: _jaccard([bigrams(f.path) for f in failures])),
+        (weights.checks, lambda: _hamming(failures)),
+    ):
+        part = make() if weight > 0 else None  # one at a time: at n = 10,000 each takes 400 MB
+        if part is None:
+            continue
+        np.fill_diagonal(part, 0.0)
+        used += weight
+        mean = float(part.sum(dtype=np.float64)) / max(n * (n - 1), 1)
+        if mean > 1e-9:
+            part *= np.float32(weight / mean)
+            total += part
+    total /= np.float32(used or 1.0)
+    return total
+
+
+def _cosine(vectors: Any) -> np.ndarray:
+    import numpy as np
+
+    array = np.asarray(vectors, dtype=np.float32)
+    out: np.ndarray = array @ array.T
+    np.subtract(1.0, out, out=out)
+    return np.maximum(out, 0.0, out=out)
+
+
+def _indicator(sets: Sequence[Iterable[Any]]) -> np.ndarray:
+    """0/1 matrix of shape (n, distinct items), float32; columns in sorted order."""
+    import numpy as np
+
+    columns = {item: j for j, item in enumerate(sorted({i for s in sets for i in s}))}
+    out = np.zeros((len(sets), max(len(columns), 1)), dtype=np.float32)
+    for row, items in enumerate(sets):
+        for item in items:
+            out[row, columns[item]] = 1.0
+    return out
+
+
+def _jaccard(sets: Sequence[Iterable[Any]]) -> np.ndarray:
+    import numpy as np
+
+    marks = _indicator(sets)
+    shared: np.ndarray = marks @ marks.T
+    sizes = marks.sum(axis=1)
+    union = sizes[:, None] + sizes[None, :]
+    union -= shared
+    np.divide(shared, union, out=shared, where=union > 0)
+    return np.subtract(1.0, shared, out=shared)
+
+
+def _hamming(failures: Sequence[Failure]) -> np.ndarray:
+    """Share of differing fields among the termination and each check that failed anywhere."""
+    import numpy as np
+
+    ends = {end: i for i, end in enumerate(sorted({f.termination for f in failures}))}
+    codes = np.array([ends[f.termination] for f in failures])
+    marks = _indicator([f.failed_checks for f in failures])
+    sizes = marks.sum(axis=1)
+    out: np.ndarray = marks @ marks.T
+    out *= -2.0
+    out += sizes[:, None] + sizes[None, :]
+    out += codes[:, None] != codes[None, :]
+    out /= np.float32(1 + marks.shape[1])
+    return out
+
+
+def layout(matrix: np.ndarray) -> np.ndarray:
+    """Positions for plotting only: classical scaling of a distance matrix, deterministic.
+
+    Parameters
+    ----------
+    matrix : distances, shape (n, n).
+
+    Returns
+    -------
+    Array of shape (n, 2); failures at one place are spread a little, so that each can be clicked.
+    """
+    import numpy as np
+
+    n = len(matrix)
+    if n < 2:
+        return np.zeros((n, 2))
+    marks = np.unique(np.linspace(0, n - 1, min(n, LANDMARKS)).astype(int))
+    squared = matrix[np.ix_(marks, marks)].astype(np.float64) ** 2
+    means = squared.mean(axis=0)
+    values, axes = np.linalg.eigh(-0.5 * (squared - means - means[:, None] + squared.mean()))
+    values, axes = values[::-1][:2], axes[:, ::-1][:, :2]
+    axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), range(axes.shape[1])])  # eigenvectors have no sign
+    scale = np.divide(1.0, np.sqrt(values), out=np.zeros_like(values), where=values > 1e-9)
+    # Landmark scaling (de Silva and Tenenbaum 2004): the same formula places landmarks and the rest.
+    spots = -0.5 * (matrix[:, marks].astype(np.float64) ** 2 - means) @ (axes * scale)
+    return _spread(np.pad(spots, ((0, 0), (0, 2 - spots.shape[1]))))
+
+
+def _spread(spots: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    width = float(np.ptp(spots, axis=0).max()) or 1.0
+    seen: dict[tuple[float, float], int] = {}
+    for spot in spots:
+        place = (round(float(spot[0]) / width, 3), round(float(spot[1]) / width, 3))
+        k = seen[place] = seen.get(place, -1) + 1
+        radius, angle = 0.012 * width * math.sqrt(k), 2.39996 * k  # sunflower
+        spot += (radius * math.cos(angle), radius * math.sin(angle))
+    return spots

