@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from ecdysis_lab.sandbox import REPLY, REQUEST
@@ -24,6 +26,7 @@ class ForkServer:
         if os.name != "posix" or not sys.executable:
             raise HostError("harness code needs a POSIX system and a Python executable to run out of process")
         self.lock = threading.Lock()
+        self.broken = False
         self.control, theirs = socket.socketpair()
         script = str(Path(__file__).with_name("server.py"))
         flags = ["-s", "-S", "-B", "-P"]  # not -I: it would ignore PYTHONHASHSEED
@@ -55,18 +58,28 @@ class ForkServer:
     def _ask(self, operation: bytes, pid: int, grace: float, channel: socket.socket | None = None) -> int:
         request = REQUEST.pack(operation, pid, grace)
         try:
-            with self.lock:
+            with self.lock, self._whole_exchange():
                 if channel is not None:
                     socket.send_fds(self.control, [request], [channel.fileno()])
                 else:
                     self.control.sendall(request)
                 answer = self.control.recv(REPLY.size, socket.MSG_WAITALL)
+                if len(answer) < REPLY.size:
+                    raise ConnectionResetError("end of file")
         except OSError as error:
             raise HostError(f"the sandbox server is gone: {error}") from error
-        if len(answer) < REPLY.size:
-            raise HostError("the sandbox server is gone")
         value: int = REPLY.unpack(answer)[0]
         return value
+
+    @contextlib.contextmanager
+    def _whole_exchange(self) -> Iterator[None]:
+        """Drop the server when an exchange breaks off (Ctrl-C): the next answer would be read as another's."""
+        try:
+            yield
+        except BaseException:
+            self.broken = True
+            self.control.close()
+            raise
 
     def stop(self) -> None:
         """Let it end, with all its workers."""
@@ -86,7 +99,7 @@ def current() -> ForkServer:
     """The fork server of this very process, started when first needed; a forked child gets its own."""
     with _guard:
         server = _servers.get(os.getpid())
-        if server is None or server.process.poll() is not None:
+        if server is None or server.broken or server.process.poll() is not None:
             server = _servers[os.getpid()] = ForkServer()
         return server
 

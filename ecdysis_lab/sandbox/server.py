@@ -16,6 +16,7 @@ import socket
 import struct
 import sys
 import types
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,6 +64,7 @@ def _preload() -> tuple[Callable[[int, int], None], struct.Struct, struct.Struct
 
     for name in (*lines.ALLOWED, *_LAZY):
         importlib.import_module(name)
+    warnings.simplefilter("ignore")  # showing one would open files
     random.seed(0)  # statistics draws from it, and trials must repeat
     package.__path__ = []
     gc.freeze()

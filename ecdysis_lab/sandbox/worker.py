@@ -32,11 +32,11 @@ class _Worker:
 
     def __init__(self, channel: int, server: int) -> None:
         null = os.open(os.devnull, os.O_RDWR)
-        os.dup2(channel, 250)
+        os.dup2(channel, 32)  # out of the way of the numbers below
         for fd in (0, 1, 2):
             os.dup2(null, fd)
-        os.dup2(250, CHANNEL)
-        os.closerange(CHANNEL + 1, 256)
+        os.dup2(32, CHANNEL)
+        os.closerange(CHANNEL + 1, 64)
         os.setsid()
         self.server = server
         self.messages: list[dict[str, str]] = []

@@ -1,0 +1,225 @@
+"""A harness as a folder of source, and the static policy."""
+
+from pathlib import Path
+
+import pytest
+
+from ecdysis_lab import harness as harnesses
+from ecdysis_lab.records import LabError
+
+CHECK = "from ecdysis_lab.hooks import Allow\n\ndef check(call, view):\n    return Allow()\n"
+
+
+def write(folder: Path, **files: str) -> harnesses.Harness:
+    """A harness folder; ``actions="..."`` becomes actions.py, ``toml`` harness.toml."""
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / ("harness.toml" if name == "toml" else f"{name}.py")).write_text(text)
+    return harnesses.load(folder)
+
+
+def problems(tmp_path: Path, source: str) -> list[str]:
+    """Problems of a regulation.py with this source, as text."""
+    return [str(p) for p in harnesses.static_problems(write(tmp_path, regulation=source))]
+
+
+def test_load_reads_the_hook_files_only(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("words")
+    (tmp_path / "__pycache__").mkdir()
+    harness = write(tmp_path, actions=CHECK)
+    assert harness.files == {"actions.py": CHECK}
+    assert not harness.empty
+    assert harness.defines("check") and not harness.defines("describe")
+    assert harness.tokens() == len(CHECK) // 4
+    assert harnesses.static_problems(harness) == []
+
+
+def test_identity_ignores_what_is_never_loaded_and_sees_every_byte_that_is(tmp_path: Path) -> None:
+    before = write(tmp_path, actions=CHECK).hash
+    (tmp_path / "README.md").write_text("words")
+    assert harnesses.load(tmp_path).hash == before
+    assert write(tmp_path, actions=CHECK + "\n").hash != before
+
+
+def test_identity_keeps_names_and_contents_apart() -> None:
+    assert harnesses.identity({"a": b"bc"}) != harnesses.identity({"ab": b"c"})
+    assert harnesses.identity({"a": b"1", "b": b"2"}) == harnesses.identity({"b": b"2", "a": b"1"})
+
+
+def test_the_shipped_empty_harness_is_empty_and_unknown_names_list_the_choices() -> None:
+    empty = harnesses.load("empty")
+    assert empty.empty and empty.files == {} and empty.tokens() == 0
+    with pytest.raises(LabError, match=r"'airlines' is neither a folder nor one of: .*empty"):
+        harnesses.load("airlines")
+
+
+def test_switches_turn_layers_and_rules_off(tmp_path: Path) -> None:
+    toml = "[layers]\nactions = false\n[rules]\nbags = false\nids = true\n"
+    harness = write(tmp_path, actions=CHECK, toml=toml)
+    assert harness.empty and not harness.defines("check")
+    assert harness.disabled == ("bags",)
+    again = harnesses.switch(harness, layers={"actions": True}, rules={"ids": False})
+    assert again.defines("check") and again.disabled == ("bags", "ids")
+    assert again.hash != harness.hash
+    with pytest.raises(LabError, match="'action' is not one of: contract, skills, actions, regulation"):
+        harnesses.switch(harness, layers={"action": False})
+
+
+@pytest.mark.parametrize(
+    ("toml", "what"),
+    [
+        ("[layers", "not valid TOML"),
+        ("[layers]\nacts = false", "'acts' is not one of"),
+        ("[rules]\nbags = 0", "rules.bags must be true or false, not 0"),
+        ("rules = 3", "rules must be a table"),
+        ("[rule]\nbags = false", "unknown entry 'rule'; choices: [layers], [rules]"),
+    ],
+)
+def test_a_wrong_switch_file_is_a_static_problem_and_switches_nothing_off(
+    tmp_path: Path, toml: str, what: str
+) -> None:
+    harness = write(tmp_path, actions=CHECK, toml=toml)
+    assert harness.defines("check") and harness.disabled == ()
+    assert any(what in str(p) for p in harnesses.static_problems(harness))
+
+
+def test_copy_takes_the_harness_and_leaves_strays(tmp_path: Path) -> None:
+    source = write(tmp_path / "a", actions=CHECK)
+    (tmp_path / "a" / "helper.py").write_text("x = 1")
+    copied = harnesses.copy(source, tmp_path / "b")
+    assert sorted(p.name for p in (tmp_path / "b").iterdir()) == ["actions.py"]
+    assert copied.hash == source.hash
+    with pytest.raises(LabError, match="is not an empty folder"):
+        harnesses.copy(source, tmp_path / "b")
+
+
+def test_diff_is_unified_over_all_files(tmp_path: Path) -> None:
+    a = write(tmp_path / "a", actions=CHECK)
+    b = write(tmp_path / "b", actions=CHECK.replace("Allow()", "Allow('x')"), skills="X = 1\n")
+    assert harnesses.diff(a, a) == ""
+    lines = harnesses.diff(a, b).splitlines()
+    assert lines[:3] == ["--- /dev/null", "+++ b/skills.py", "@@ -0,0 +1 @@"]
+    assert "-    return Allow()" in lines and "+    return Allow('x')" in lines
+
+
+def test_strays_and_links_are_problems_and_are_not_read(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("gold")
+    harness = write(tmp_path / "h", skills="")
+    (harness.path / "actions.py").symlink_to(secret)
+    (harness.path / "helper.py").write_text("x = 1")
+    harness = harnesses.load(harness.path)
+    assert "actions.py" not in harness.files
+    found = [str(p) for p in harnesses.static_problems(harness)]
+    assert found[0].startswith("actions.py:0: must be a plain file")
+    assert found[1].startswith("helper.py:0: is never loaded")
+
+
+ORDINARY = '''
+"""Rules with the word __init__ in a docstring."""
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from ecdysis_lab import hooks
+from ecdysis_lab.hooks import Allow, Refuse, enabled
+
+TEMPLATE = "Order {order} is {status}."
+ID = re.compile(r"^#W\\d{7}$")
+
+
+@dataclass
+class Rule:
+    name: str
+    seen: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.id = self.name
+
+
+def _age(day: str) -> int:
+    return (dt.date(2024, 5, 15) - dt.date.fromisoformat(day)).days
+
+
+def observe(call, result, view):
+    id = call.arguments.get("order_id", "")
+    data = json.loads(result)
+    match data:
+        case {"status": status}:
+            return TEMPLATE.format(order=id, status=status)
+    if isinstance(getattr(call, "name", None), str) and ID.match(id):
+        return "{} of {}".format(id, Counter(m["role"] for m in view.messages))
+    return None
+
+
+def on_reply(text, view):
+    try:
+        return hooks.Refuse("r", "o", "x") if enabled("x") and text else Allow()
+    except (ValueError, KeyError) as error:
+        return Refuse(str(error), "o")
+'''
+
+
+def test_ordinary_rules_pass(tmp_path: Path) -> None:
+    assert problems(tmp_path, ORDINARY) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ("import os", "import of 'os'"),
+        ("import collections.abc, sys", "import of 'sys'"),
+        ("from os import path", "import from 'os'"),
+        ("from . import actions", "import from '.'"),
+        ("from ecdysis_lab import store", "import from 'ecdysis_lab'"),
+        ("from json import *", "import of '*' from json"),
+        ("from json import decoder", "json.decoder is another module"),
+        ("from typing import get_type_hints", "typing.get_type_hints is not available"),
+        ("from ecdysis_lab.hooks import _DISABLED", "import of '_DISABLED'"),
+        ("import statistics\nx = statistics.random.random()", "statistics.random is another module"),
+        ("import re\nm = re", "module 're' used as a value"),
+        ("import re\nre.compile = None", "change of re.compile"),
+        ("from ecdysis_lab import hooks\nhooks.Allow = 1", "change of hooks.Allow"),
+        ("x = ().__class__", "private attribute '__class__'"),
+        ("def f(view):\n    return view._read", "private attribute '_read'"),
+        ("x = open('f')", "use of 'open'"),
+        ("f = eval", "use of 'eval'"),
+        ("x = __import__('os')", "use of '__import__'"),
+        ("x = __builtins__", "use of '__builtins__'"),
+        ("x = vars()", "use of 'vars'"),
+        ("x = getattr(1, '__class__')", "getattr without a public constant"),
+        ("n = 'real'\nx = getattr(1, n)", "getattr without a public constant"),
+        ("g = getattr", "getattr without a public constant"),
+        ("setattr(1, 'a', 2)", "use of 'setattr'"),
+        ("x = '{0.__class__}'.format(1)", "a string that names a private attribute"),
+        ("x = '{0._secret}'.format(1)", "a string that names a private attribute"),
+        ("x = ('{0._' + 'x}').format(1)", "format() on a computed string"),
+        ("def f(t):\n    return t.format(1)", "format() on a computed string"),
+        ("x = '{a}'.format_map({})", "access to 'format_map'"),
+        ("import string\nx = string.Formatter()", "access to 'Formatter'"),
+        ("def f():\n    yield\nx = f().gi_frame", "access to 'gi_frame'"),
+        ("match 1:\n    case object(__class__=c):\n        pass", "match on the private attribute"),
+        ("import datetime\nx = datetime.datetime.now()", "there is no clock here"),
+        ("async def f():\n    pass", "async code"),
+        ("class A:\n    def __reduce__(self):\n        return 1", "definition of '__reduce__'"),
+        ("def check(call, view):\n    return None", "check is a hook of actions.py; it never runs here"),
+        ("def observe(call, result):\n    return None", "observe takes 3 positional argument(s)"),
+        ("def observe(:", "syntax error"),
+        ("x = '\0'", "not plain UTF-8 text"),
+        ("x = " + "-" * 100_000 + "1", "cannot be parsed: MemoryError"),
+        ("a" + ".b" * 50_000, "cannot be parsed: RecursionError"),
+        ("#" * 300_000, "longer than 262144 characters"),
+    ],
+)
+def test_static_policy_names_the_breach(tmp_path: Path, source: str, what: str) -> None:
+    found = problems(tmp_path, source)
+    assert any(what in problem for problem in found), found
+
+
+def test_problems_carry_file_and_line(tmp_path: Path) -> None:
+    found = harnesses.static_problems(write(tmp_path, actions=CHECK + "\nx = 1\ny = open('f')\n"))
+    assert [(p.file, p.line) for p in found] == [("actions.py", 7)]

@@ -1,0 +1,464 @@
+"""The host: hooks out of process, their view of a trial, validation, and the life of workers."""
+
+import json
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ecdysis_lab import harness as harnesses
+from ecdysis_lab import host as hosts
+from ecdysis_lab.hooks import Allow, Call, Done, Refuse, Rewrite
+from ecdysis_lab.host import HarnessFault, Host, HostError, HostLimits, sandbox_report
+from ecdysis_lab.sandbox import client
+
+TOOLS: list[dict[str, Any]] = [
+    {
+        "name": "get_order",
+        "description": "Order by id.",
+        "parameters": {"type": "object", "properties": {"order_id": {"type": "string"}}},
+        "kind": "read",
+    },
+    {
+        "name": "cancel_order",
+        "description": "Cancel.",
+        "parameters": {"type": "object", "properties": {"order_id": {"type": "string"}}},
+        "kind": "write",
+    },
+]
+HEAD = "from ecdysis_lab.hooks import Allow, Refuse, Rewrite, enabled\n"
+
+Make = Callable[..., Host]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Any:
+    """A host of a harness given as ``file="source"``, closed at the end."""
+    opened: list[Host] = []
+
+    def build(read: Any = None, limits: HostLimits | None = None, **files: str) -> Host:
+        folder = tmp_path / str(len(opened))
+        folder.mkdir()
+        for name, source in files.items():
+            (folder / ("harness.toml" if name == "toml" else f"{name}.py")).write_text(source)
+        opened.append(Host(harnesses.load(folder), "Be kind.", TOOLS, read, limits or HostLimits()))
+        return opened[-1]
+
+    yield build
+    for host in opened:
+        host.close()
+
+
+def check(body: str) -> str:
+    """An actions.py whose check has this body."""
+    return HEAD + "def check(call, view):\n" + "".join(f"    {line}\n" for line in body.splitlines())
+
+
+def fault_of(act: Callable[[], Any]) -> HarnessFault:
+    """The fault that ``act`` raises."""
+    with pytest.raises(HarnessFault) as caught:
+        act()
+    return caught.value
+
+
+CALL = Call("cancel_order", {"order_id": "#W1"}, "c1")
+
+
+def test_each_hook_runs_and_answers(make: Make) -> None:
+    host = make(
+        contract="def describe(tool):\n    return {**tool, 'description': tool['description'] + ' Like #W1.'}\n",
+        skills="def brief(opening, policy):\n    return f'{policy} {opening}'\n",
+        actions=check(
+            "return Rewrite(arguments={'order_id': call.arguments['order_id'].upper()}, rule='form')"
+        ),
+        regulation=HEAD
+        + "def observe(call, result, view):\n"
+        + "    return f'{call.id} {result} {view.steps_left}' if result else None\n"
+        + "def on_reply(text, view):\n    return Refuse('Nothing was cancelled.', 'Call cancel_order.', 'claim')\n",
+    )
+    assert host.describe(TOOLS[0]) == {**TOOLS[0], "description": "Order by id. Like #W1."}
+    assert host.brief("Hi!") == "Be kind. Hi!"
+    assert host.check(Call("cancel_order", {"order_id": "#w1"}), 9) == Rewrite(
+        {"order_id": "#W1"}, None, "form"
+    )
+    assert host.observe(CALL, "ok", False, 7) == "c1 ok 7"
+    assert host.observe(CALL, "", False, 7) is None
+    assert host.on_reply("Done.", 7) == Refuse("Nothing was cancelled.", "Call cancel_order.", "claim")
+
+
+def test_the_view_holds_what_was_added_before_the_call(make: Make) -> None:
+    shown = "[view.messages, [[d.call.name, d.call.arguments, d.result, d.error] for d in view.done], "
+    shown += "view.policy, [t['name'] for t in view.tools], view.kind('get_order'), view.kind('x'), "
+    shown += "view.last_user()]"
+    host = make(actions="import json\n" + check(f"return Refuse(json.dumps({shown}), 'x')"))
+    host.add_message("user", "Cancel #W1, größer")
+    host.check(CALL, 5)
+    host.add_message("assistant", "Sure.")
+    host.add_done(Done(CALL, "Error: no", True))
+    verdict = host.check(CALL, 4)
+    assert isinstance(verdict, Refuse)
+    messages, done, policy, names, read, other, last = json.loads(verdict.reason)
+    assert messages == [
+        {"role": "user", "content": "Cancel #W1, größer"},
+        {"role": "assistant", "content": "Sure."},
+    ]
+    assert done == [["cancel_order", {"order_id": "#W1"}, "Error: no", True]]
+    assert (policy, names, read, other) == ("Be kind.", ["get_order", "cancel_order"], "read", "other")
+    assert last == "Cancel #W1, größer"
+
+
+def test_changing_the_view_changes_nothing_outside_the_hook(make: Make) -> None:
+    spoil = """
+view.messages[0]['content'] = 'spoilt'
+view.messages.clear()
+view.done[0].call.arguments['order_id'] = 'spoilt'
+view.tools[0]['name'] = 'spoilt'
+view.policy = 'spoilt'
+call.arguments['order_id'] = 'spoilt'
+return Allow()
+"""
+    body = "if call.id == 'spoil':\n" + "".join(f"    {line}\n" for line in spoil.strip().splitlines())
+    body += "left = [view.messages, view.done[0].call.arguments, view.tools[0]['name'], view.policy]\n"
+    body += "return Refuse(str(left), 'x')"
+    host = make(actions=check(body))
+    host.add_message("user", "Hi")
+    host.add_done(Done(CALL, "ok"))
+    mine = {"order_id": "#W1"}
+    assert host.check(Call("cancel_order", mine, "spoil"), 5) == Allow()
+    assert mine == {"order_id": "#W1"}
+    verdict = host.check(CALL, 5)
+    assert isinstance(verdict, Refuse)
+    assert (
+        verdict.reason
+        == "[[{'role': 'user', 'content': 'Hi'}], {'order_id': '#W1'}, 'get_order', 'Be kind.']"
+    )
+
+
+def test_view_read_asks_the_live_environment_for_read_tools_only(make: Make) -> None:
+    asked: list[Any] = []
+
+    def read(tool: str, arguments: dict[str, Any]) -> Any:
+        asked.append((tool, arguments))
+        if arguments["order_id"] == "bad":
+            raise KeyError("no such order")
+        return {"status": "pending"}
+
+    body = "tool = call.arguments.get('tool', 'get_order')\n"
+    body += "return Refuse(str(view.read(tool, order_id=call.arguments['id'])), 'x')"
+    host = make(read, actions=check(body))
+    assert host.check(Call("c", {"id": "#W1"}), 5) == Refuse("{'status': 'pending'}", "x")
+    assert host.check(Call("c", {"id": "bad"}), 5) == Refuse("None", "x")
+    fault = fault_of(lambda: host.check(Call("c", {"id": "#W1", "tool": "cancel_order"}), 5))
+    assert (fault.kind, fault.file, fault.line) == ("denied", "actions.py", 4)
+    assert "'cancel_order' is write" in fault.message
+    assert asked == [("get_order", {"order_id": "#W1"}), ("get_order", {"order_id": "bad"})]
+
+
+def test_view_read_without_an_environment_is_an_error(make: Make) -> None:
+    fault = fault_of(
+        lambda: make(actions=check("return view.read('get_order', order_id='1')")).check(CALL, 5)
+    )
+    assert (fault.kind, fault.message) == ("error", "RuntimeError: no live environment to read from")
+
+
+def test_time_inside_read_does_not_count(make: Make) -> None:
+    def read(_tool: str, _arguments: dict[str, Any]) -> str:
+        time.sleep(0.5)
+        return "slow"
+
+    host = make(
+        read, HostLimits(wall_seconds=0.3), actions=check("return Refuse(view.read('get_order'), 'x')")
+    )
+    assert host.check(CALL, 5) == Refuse("slow", "x")
+
+
+def test_reads_per_hook_are_bounded(make: Make) -> None:
+    host = make(
+        lambda _t, _a: 1,
+        HostLimits(reads=20),
+        actions=check("for _ in range(call.arguments['n']):\n    view.read('get_order')\nreturn Allow()"),
+    )
+    assert host.check(Call("c", {"n": 20}), 5) == Allow()
+    assert fault_of(lambda: host.check(Call("c", {"n": 21}), 5)).kind == "reads"
+
+
+def test_state_lives_for_one_trial(make: Make, tmp_path: Path) -> None:
+    source = (
+        HEAD
+        + "seen = []\ndef check(call, view):\n    seen.append(1)\n    return Refuse(str(len(seen)), 'x')\n"
+    )
+    host = make(actions=source)
+    assert [host.check(CALL, 1) for _ in range(2)] == [Refuse("1", "x"), Refuse("2", "x")]
+    with Host(host.harness, "", TOOLS) as second:
+        assert second.check(CALL, 1) == Refuse("1", "x")
+
+
+def test_an_empty_harness_starts_no_process(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_server() -> None:
+        raise AssertionError("no process is needed")
+
+    monkeypatch.setattr(client, "current", no_server)
+    for host in (make(), make(actions=check("return 1"), toml="[layers]\nactions = false")):
+        assert not any(host.has(hook) for hook in ("describe", "brief", "check", "observe", "on_reply"))
+        assert host.describe(TOOLS[0]) == TOOLS[0]
+        assert host.brief("Hi") == ""
+        assert host.check(CALL, 5) == Allow() == host.on_reply("Hi", 5)
+        assert host.observe(CALL, "ok", False, 5) is None
+
+
+def test_rules_switched_off_reach_the_hooks(make: Make) -> None:
+    host = make(
+        actions=check("return Refuse(f\"{enabled('bags')} {enabled('ids')}\", 'x')"),
+        toml="[rules]\nbags = false",
+    )
+    assert host.check(CALL, 5) == Refuse("False True", "x")
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        ("None", "check returned NoneType; return Allow(), Rewrite(...) or Refuse(...)"),
+        ("'no'", "check returned str"),
+        ("Refuse('', 'x')", "a refusal needs a reason and a valid option"),
+        ("Refuse('x', ' ')", "a refusal needs a reason and a valid option"),
+        ("Refuse(1, 'x')", "reason must be text, not int"),
+        ("Refuse('r', 'o', None)", "rule must be text, not NoneType"),
+        ("Rewrite()", "Rewrite of a call needs arguments="),
+        ("Rewrite(text='x')", "Rewrite of a call needs arguments="),
+        ("Rewrite(arguments={'a': view})", "not JSON"),
+        ("Rewrite(arguments={'a': float('nan')})", "not JSON"),
+        ("Rewrite(arguments={'a': 2 ** 80})", "plain JSON data"),
+        ("Rewrite(arguments={'a': '\\ud800'})", "plain JSON data"),
+        ("Rewrite(arguments={'a': " + "[" * 40 + "]" * 40 + "})", "plain JSON data"),
+    ],
+)
+def test_verdicts_are_validated(make: Make, value: str, what: str) -> None:
+    host = make(actions=check(f"return {value} if call.id else Allow()"))
+    fault = fault_of(lambda: host.check(CALL, 5))
+    assert fault.kind == "contract" and what in fault.message, fault
+    assert host.check(Call("c", {}), 5) == Allow(), "a broken answer leaves the worker usable"
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        ("None", "describe returned NoneType"),
+        ("{**tool, 'name': 'other'}", "must not change the tool's name"),
+        ("{**tool, 'kind': 'read'}", "must not change the tool's kind"),
+        ("{**tool, 'description': 3}", "description must be text, not int"),
+        ("{**tool, 'parameters': []}", "parameters must be a JSON schema object"),
+        ("{**tool, 'parameters': {'properties': {}}}", "must not add or remove parameters"),
+    ],
+)
+def test_described_tools_are_validated(make: Make, value: str, what: str) -> None:
+    host = make(contract=f"def describe(tool):\n    return {value}\n")
+    fault = fault_of(lambda: host.describe(TOOLS[1]))
+    assert (fault.kind, fault.hook, fault.file) == (
+        "contract",
+        "describe",
+        fault.file,
+    ) and what in fault.message
+
+
+def test_texts_are_validated(make: Make) -> None:
+    host = make(
+        skills="def brief(opening, policy):\n    return ['x']\n",
+        regulation=HEAD + "def observe(call, result, view):\n    return '\\udfff'\n"
+        "def on_reply(text, view):\n    return Rewrite(text=' ')\n",
+    )
+    assert fault_of(lambda: host.brief("Hi")).message == "brief returned list"
+    assert "not valid Unicode" in fault_of(lambda: host.observe(CALL, "x", False, 1)).message
+    assert "Rewrite of a reply needs text=" in fault_of(lambda: host.on_reply("Hi", 1)).message
+
+
+def test_an_exception_names_hook_file_and_line_and_the_trial_goes_on(make: Make) -> None:
+    source = (
+        check("return Allow() if call.id else _helper(call)")
+        + "def _helper(call):\n    return call.missing\n"
+    )
+    host = make(actions=source)
+    fault = fault_of(lambda: host.check(Call("c", {}), 5))
+    assert (fault.kind, fault.hook, fault.file, fault.line) == ("error", "check", "actions.py", 5)
+    assert str(fault) == (
+        "error fault in check at actions.py:5: AttributeError: 'Call' object has no attribute 'missing'"
+    )
+    assert host.has("check") and host.fault is None
+    assert host.check(CALL, 5) == Allow()
+
+
+def test_after_a_fatal_fault_every_hook_counts_as_absent(make: Make) -> None:
+    host = make(
+        limits=HostLimits(cpu_seconds=0.2),
+        actions=check("while True:\n    pass"),
+        skills="def brief(o, p):\n    return 'x'\n",
+    )
+    assert host.brief("Hi") == "x"
+    fault = fault_of(lambda: host.check(CALL, 5))
+    assert fault.kind == "cpu" and host.fault is fault
+    assert not host.has("check") and not host.has("brief")
+    assert host.check(CALL, 5) == Allow() and host.brief("Hi") == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "line"),
+    [
+        ("import os\n", "static", 1),
+        ("x = 1 / 0\n" + check("return Allow()"), "error", 1),
+        (HEAD + "check = 3\n", "contract", 0),
+    ],
+)
+def test_a_harness_that_does_not_load_is_a_fault_of_the_first_hook(
+    make: Make, source: str, kind: str, line: int
+) -> None:
+    host = make(actions=source if "check" in source else source + check("return Allow()"))
+    fault = fault_of(lambda: host.check(CALL, 5))
+    assert (fault.kind, fault.line) == (kind, line)
+
+
+def test_faults_survive_pickling() -> None:
+    fault = HarnessFault("cpu", "check", "actions.py", 3, "too slow")
+    assert (
+        str(pickle.loads(pickle.dumps(fault))) == str(fault) == "cpu fault in check at actions.py:3: too slow"
+    )
+
+
+def test_close_ends_the_worker_and_the_server_stays(make: Make) -> None:
+    host = make(actions=check("return Allow()"))
+    host.check(CALL, 5)
+    assert host._worker is not None
+    pid, server = host._worker.pid, client.current().process.pid
+    assert Path(f"/proc/{pid}").exists()
+    host.close()
+    assert not Path(f"/proc/{pid}").exists()
+    assert client.current().process.pid == server
+
+
+def test_workers_run_side_by_side_from_threads(make: Make) -> None:
+    harness = make(actions=check("return Refuse(call.id, 'x')")).harness
+
+    def trial(i: int) -> list[Any]:
+        with Host(harness, "", TOOLS) as host:
+            return [host.check(Call("c", {}, f"{i}-{k}"), 5) for k in range(20)]
+
+    with ThreadPoolExecutor(4) as pool:
+        for i, verdicts in enumerate(pool.map(trial, range(12))):
+            assert verdicts == [Refuse(f"{i}-{k}", "x") for k in range(20)]
+
+
+def _trial(harness: harnesses.Harness) -> tuple[str, int]:
+    with Host(harness, "", TOOLS) as host:
+        verdict = host.check(CALL, 5)
+        assert isinstance(verdict, Refuse)
+        return verdict.reason, client.current().process.pid
+
+
+def test_loky_workers_and_forked_children_have_their_own_server(make: Make) -> None:
+    from joblib import Parallel, delayed
+
+    harness = make(actions=check("return Refuse('loky', 'x')")).harness
+    mine = _trial(harness)[1]
+    found = Parallel(n_jobs=2, backend="loky")(delayed(_trial)(harness) for _ in range(4))
+    assert {reason for reason, _ in found} == {"loky"}
+    assert mine not in {pid for _, pid in found}
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        reason, pid = pool.apply(_trial, (harness,))
+    assert reason == "loky" and pid != mine
+    assert _trial(harness) == ("loky", mine)
+
+
+def test_a_server_that_died_is_an_infrastructure_error_and_the_next_trial_gets_a_new_one(make: Make) -> None:
+    host = make(actions=check("return Allow()"))
+    host.check(CALL, 5)
+    old = client.current().process
+    old.kill()
+    old.wait()
+    with pytest.raises(HostError):
+        for _ in range(20):  # the worker gets its signal from the kernel a moment later
+            host.check(CALL, 5)
+            time.sleep(0.01)
+    fresh = make(actions=check("return Allow()"))
+    assert fresh.check(CALL, 5) == Allow()
+    assert client.current().process.pid != old.pid
+
+
+def test_an_exchange_that_breaks_off_does_not_answer_the_next_one(make: Make) -> None:
+    server = client.current()
+
+    class Interrupting:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+        def recv(self, *_: Any) -> bytes:
+            raise KeyboardInterrupt
+
+    real, server.control = server.control, Interrupting()  # type: ignore[assignment]
+    host = make(actions=check("return Allow()"))
+    with pytest.raises(KeyboardInterrupt):
+        host.check(CALL, 5)
+    assert server.broken
+    assert make(actions=check("return Allow()")).check(CALL, 5) == Allow()
+    assert client.current() is not server
+
+
+PARENT = """
+import sys, time
+from ecdysis_lab.harness import load
+from ecdysis_lab.host import Host
+from ecdysis_lab.hooks import Call
+from ecdysis_lab.sandbox import client
+host = Host(load(sys.argv[1]), "", [])
+host.check(Call("c", {}), 1)
+print(client.current().process.pid, host._worker.pid, flush=True)
+time.sleep(float(sys.argv[2]))
+"""
+
+
+def _gone(pids: list[int], seconds: float = 5.0) -> bool:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        states = [Path(f"/proc/{pid}/stat") for pid in pids]
+        if not any(s.exists() and s.read_text().split()[2] != "Z" for s in states):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("end", ["exit", "kill"])
+def test_server_and_workers_end_with_their_parent(make: Make, end: str) -> None:
+    folder = make(actions=check("return Allow()")).harness.path
+    command = [sys.executable, "-W", "error", "-c", PARENT, str(folder), "0" if end == "exit" else "60"]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    assert len(pids) == 2
+    if end == "kill":
+        parent.send_signal(signal.SIGKILL)
+    _, errors = parent.communicate(timeout=20)
+    assert errors == "" and parent.returncode == (0 if end == "exit" else -signal.SIGKILL)
+    assert _gone(pids)
+
+
+def test_the_report_names_every_line_and_what_is_missing_is_said_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    report = sandbox_report()
+    lines = "audit builtins core cpu descriptors files memory parent processes seccomp user"
+    assert sorted(report) == lines.split()
+    if sys.platform == "linux" and os.uname().machine in ("x86_64", "aarch64"):
+        assert set(report.values()) == {""}
+    monkeypatch.setattr(hosts, "_report", {})
+    with pytest.warns(UserWarning, match=r"weaker on this machine; missing: seccomp \(no filter for plan9\)"):
+        hosts._warn({**report, "seccomp": "no filter for plan9"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        hosts._warn({**report, "seccomp": "no filter for plan9"})
