@@ -1,0 +1,31 @@
+"""Registry of editors: short name -> dotted path of a class; any dotted path works too."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ecdysis_lab.records import Editor, LabError
+
+REGISTRY: dict[str, str] = {
+    "rules": "ecdysis_lab.editors.rules:RulesEditor",
+}
+
+
+def load(name: str, **options: Any) -> Editor:
+    """An editor by name.
+
+    Parameters
+    ----------
+    name : a key of ``REGISTRY``, or ``"package.module:Class"``. options : for its constructor.
+
+    Raises
+    ------
+    LabError: unknown name; the choices are listed.
+    """
+    path = REGISTRY.get(name, name)
+    if ":" not in path:
+        raise LabError(f"editor: unknown {name!r}; choose one of {', '.join(REGISTRY)} or give module:Class")
+    module, _, attribute = path.partition(":")
+    made: Editor = getattr(importlib.import_module(module), attribute)(**options)
+    return made

@@ -1,0 +1,141 @@
+"""The gates, in order of cost: static policy and probe, leak, legal actions, coverage, strict improvement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ecdysis_lab.agent import Seat
+from ecdysis_lab.evaluate import sign_test_p
+from ecdysis_lab.harness import Harness, static_problems
+from ecdysis_lab.hooks import Call
+from ecdysis_lab.host import HarnessFault, Host
+from ecdysis_lab.leak import facts, leaks
+from ecdysis_lab.records import Benchmark, Candidate, LabError, Trajectory, Verdict
+from ecdysis_lab.replay import Replay, replay
+
+SHOWN = 3  # examples named in a verdict
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Training trajectories of one harness, paired with those of another by (task, seed)."""
+
+    trajectories: tuple[Trajectory, ...]
+
+    def by_pair(self) -> dict[tuple[str, int], float]:
+        """Score by (task id, seed); unscored trials are absent."""
+        return {(t.trial.task_id, t.trial.seed): t.score for t in self.trajectories if t.score is not None}
+
+
+def static_gate(candidate: Harness) -> Verdict | None:
+    """Rejection by the static policy, or None."""
+    problems = static_problems(candidate)
+    if not problems:
+        return None
+    first = "; ".join(f"{p.file}:{p.line} {p.what}" for p in problems[:SHOWN])
+    return Verdict(False, "static", f"static policy: {first}", numbers={"problems": len(problems)})
+
+
+def probe_gate(candidate: Harness, benchmark: Benchmark, task_id: str) -> Verdict | None:
+    """Call every hook once; rejection when one of them faults, or None."""
+    environment = benchmark.environment(task_id)
+    with Host(candidate, benchmark.policy, benchmark.tools, environment.read) as host:
+        try:
+            for tool in benchmark.tools:
+                host.describe(dict(tool))
+            host.brief("Hello, I need help with my booking and my order.")
+            host.add_message("user", "Hello, I need help.")
+            for tool in benchmark.tools:
+                call = Call(tool["name"], _sample(tool), "probe")
+                host.check(call, 50)
+                host.observe(call, "{}", False, 50)
+            host.on_reply("Everything has been taken care of.", 50)
+        except HarnessFault as fault:
+            return Verdict(False, "probe", f"a hook breaks on a plain call: {fault}", numbers={"kind": fault.kind})
+    return None
+
+
+def _sample(tool: dict[str, Any]) -> dict[str, Any]:
+    """Plausible arguments from a schema."""
+    kinds: dict[str, Any] = {"string": "x", "integer": 1, "number": 1.0, "array": [], "boolean": True, "object": {}}
+    properties = tool["parameters"].get("properties", {})
+    return {name: kinds.get(p.get("type", "string"), "x") for name, p in properties.items()}
+
+
+def leak_gate(candidate: Candidate, training: Sequence[Trajectory], benchmark: Benchmark) -> Verdict | None:
+    """Rejection when the diff holds a fact of a training task, or None."""
+    known = benchmark.policy + "\n".join(f"{t['description']} {t['parameters']}" for t in benchmark.tools)
+    found = leaks(candidate.diff, facts(training, known))
+    if not found:
+        return None
+    return Verdict(False, "leak", f"facts of training tasks in the diff: {', '.join(found[:SHOWN])}", numbers={"facts": found})
+
+
+def legal_gate(replays: Sequence[Replay]) -> Verdict | None:
+    """Rejection when a call of a passing trajectory is newly refused or changed, or None."""
+    bad = [(r.key, d) for r in replays for d in r.differences]
+    if not bad:
+        return None
+    key, first = bad[0]
+    reason = f"{first.what} an act of passing trial {key[:8]}: {first.act[:160]} (rule {first.rule}: {first.reason[:160]})"
+    shown = [{"trial": k, "step": d.step, "what": d.what, "act": d.act, "rule": d.rule} for k, d in bad[:20]]
+    return Verdict(False, "legal", reason, numbers={"differences": len(bad), "shown": shown})
+
+
+def replays_of(
+    trajectories: Sequence[Trajectory], candidate: Harness, benchmark: Benchmark, seat: Seat
+) -> dict[str, Replay]:
+    """Replays by trial key."""
+    return {t.key: replay(t, candidate, benchmark, seat) for t in trajectories}
+
+
+def improvement_gate(before: Sequence[Trajectory], after: Sequence[Trajectory], reused: int = 0) -> Verdict:
+    """Accept only a strictly higher summed score over the same (task, seed) pairs.
+
+    Parameters
+    ----------
+    before, after : training trajectories of parent and candidate; both must cover the same pairs.
+    reused : how many results of ``after`` were taken over because nothing the model sees has changed.
+
+    Raises
+    ------
+    LabError: a pair is missing on either side; it is named. An unscored trial never counts as a zero.
+    """
+    old, new = Scores(tuple(before)).by_pair(), Scores(tuple(after)).by_pair()
+    wanted = {(t.trial.task_id, t.trial.seed) for t in (*before, *after)}
+    missing = sorted(p for p in wanted if p not in old or p not in new)
+    if missing:
+        raise LabError(f"coverage: no score on both sides for task {missing[0][0]}, seed {missing[0][1]} ({len(missing)} in all)")
+    broken = [t for t in after if t.faults]
+    gained = tuple(sorted(f"{t}#{s}" for t, s in wanted if new[t, s] > old[t, s]))
+    lost = tuple(sorted(f"{t}#{s}" for t, s in wanted if new[t, s] < old[t, s]))
+    sums = sum(old.values()), sum(new.values())
+    numbers = {"pairs": len(wanted), "reused": reused, "sign_test_p": sign_test_p(len(gained), len(lost))}
+    if broken:
+        why = f"a hook broke in {len(broken)} trials: {broken[0].faults[0].reason[:160]}"
+        return Verdict(False, "probe", why, *sums, gained, lost, {**numbers, "faults": len(broken)})
+    accepted = sums[1] > sums[0]
+    word = "rises" if accepted else "stays" if sums[1] == sums[0] else "falls"
+    reason = f"training score {word} from {sums[0]:g} to {sums[1]:g} of {len(wanted)}"
+    return Verdict(accepted, "improvement", reason, *sums, gained, lost, numbers)
+
+
+def cheap_gates(
+    candidate: Candidate, loaded: Harness, training: Sequence[Trajectory], benchmark: Benchmark
+) -> Verdict | None:
+    """Static, probe and leak gates; the first rejection, or None."""
+    return (
+        static_gate(loaded)
+        or probe_gate(loaded, benchmark, training[0].trial.task_id)
+        or leak_gate(candidate, training, benchmark)
+    )
+
+
+def loaded(candidate: Candidate) -> Harness:
+    """The candidate's harness."""
+    from ecdysis_lab import harness
+
+    return harness.load(Path(candidate.path))
