@@ -1,0 +1,296 @@
+"""The informative quarter: failures that add execution paths, defects and representativeness, each with its reason.
+
+Coverage of a set of failures is the mean of three shares: tool-outcome bigrams seen, (pattern, failed check)
+pairs seen, and how closely every failure is matched by a chosen one. It is monotone and submodular, so the
+lazy greedy choice is within 1 - 1/e of the best (Nemhauser 1978; Minoux 1978).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ecdysis_lab.distance import bigrams
+from ecdysis_lab.records import Failure, LabError, Patterns, Pick, Subset
+
+if TYPE_CHECKING:
+    import numpy as np
+
+REFERENCES = 400  # failures that stand for all others in the representativeness
+
+
+class Coverage:
+    """Coverage of a growing set of failures.
+
+    Parameters
+    ----------
+    failures : the candidates.
+    patterns : their patterns.
+    seed : seed of the reference failures, where there are more than 400.
+    """
+
+    def __init__(self, failures: Sequence[Failure], patterns: Patterns, seed: int = 0) -> None:
+        import numpy as np
+
+        label = {key: p.id for p in patterns.patterns for key in p.members}
+        self.labels = [label.get(f.key, -1) for f in failures]
+        self.steps = [bigrams(f.path) for f in failures]
+        self.pairs = [
+            frozenset((j, check) for check in f.failed_checks or ("",)) if j >= 0 else frozenset()
+            for f, j in zip(failures, self.labels, strict=True)
+        ]
+        self.all_steps = frozenset().union(*self.steps)
+        self.all_pairs = frozenset[tuple[int, str]]().union(*self.pairs)
+        n = len(failures)
+        rng = np.random.default_rng(seed)
+        chosen = np.sort(rng.choice(n, min(n, REFERENCES), replace=False))
+        self.similar = self._similarity(chosen)  # (n, references)
+        self.full = self.similar.max(axis=0, initial=0.0).sum()
+        self.seen_steps: set[tuple[str, str]] = set()
+        self.seen_pairs: set[tuple[int, str]] = set()
+        self.best = np.zeros(len(chosen), dtype=np.float32)
+
+    def _similarity(self, chosen: np.ndarray) -> np.ndarray:
+        """Jaccard of the paths; failures of another pattern count half."""
+        import numpy as np
+
+        columns = {item: j for j, item in enumerate(sorted(self.all_steps))}
+        marks = np.zeros((len(self.steps), len(columns)), dtype=np.float32)
+        for row, items in enumerate(self.steps):
+            marks[row, [columns[item] for item in items]] = 1.0
+        shared = marks @ marks[chosen].T
+        sizes = marks.sum(axis=1)
+        shared /= sizes[:, None] + sizes[None, chosen] - shared
+        labels = np.array(self.labels)
+        same = (labels[:, None] == labels[None, chosen]) & (labels[:, None] >= 0)
+        same[chosen, range(len(chosen))] = True  # noise is like itself only
+        out: np.ndarray = np.where(same, shared, 0.5 * shared)
+        return out
+
+    def parts(self, i: int) -> tuple[float, float, float]:
+        """What failure ``i`` would add: new bigrams, new pairs (counts), gained representativeness (share)."""
+        import numpy as np
+
+        closer = float(np.maximum(self.similar[i] - self.best, 0.0).sum() / self.full) if self.full else 0.0
+        return len(self.steps[i] - self.seen_steps), len(self.pairs[i] - self.seen_pairs), closer
+
+    def gain(self, i: int) -> float:
+        """Coverage that failure ``i`` would add, in [0, 1]."""
+        steps, pairs, closer = self.parts(i)
+        terms = (steps / max(len(self.all_steps), 1), pairs / max(len(self.all_pairs), 1), closer)
+        return sum(terms) / 3 if self.all_pairs else (terms[0] + terms[2]) / 2
+
+    def add(self, i: int) -> None:
+        """Count failure ``i`` as chosen."""
+        import numpy as np
+
+        self.seen_steps |= self.steps[i]
+        self.seen_pairs |= self.pairs[i]
+        np.maximum(self.best, self.similar[i], out=self.best)
+
+    def curve(self, order: Sequence[int]) -> np.ndarray:
+        """Coverage after each failure of an order, from nothing; shape (len(order),)."""
+        import numpy as np
+
+        def share(sets: Sequence[frozenset[object]], total: int) -> np.ndarray:
+            seen: set[object] = set()
+            counts = []
+            for i in order:
+                seen |= sets[i]
+                counts.append(len(seen))
+            return np.array(counts, dtype=float) / max(total, 1)
+
+        if not len(order):
+            return np.zeros(0)
+        best = np.maximum.accumulate(self.similar[list(order)], axis=0).sum(axis=1)
+        closer = best / self.full if self.full else np.zeros(len(order))
+        steps = share(self.steps, len(self.all_steps))  # type: ignore[arg-type]
+        if not self.all_pairs:
+            return np.asarray((steps + closer) / 2)
+        return np.asarray((steps + share(self.pairs, len(self.all_pairs)) + closer) / 3)  # type: ignore[arg-type]
+
+
+def budget_of(n: int, budget: int | float | None = None) -> int:
+    """Number of failures to choose: a number, a share in (0, 1), or None for a quarter rounded up; at most n.
+
+    Raises
+    ------
+    LabError: a budget that is neither.
+    """
+    if budget is None:
+        return math.ceil(n / 4)
+    if isinstance(budget, float) and 0.0 < budget < 1.0:
+        return math.ceil(n * budget - 1e-9)
+    if not isinstance(budget, bool) and budget >= 1 and float(budget).is_integer():
+        return min(int(budget), n)
+    raise LabError(f"budget must be a whole number of at least 1 or a share between 0 and 1, got {budget!r}")
+
+
+def pick_quarter(
+    failures: Sequence[Failure],
+    patterns: Patterns,
+    budget: int | float | None = None,
+    pins: Iterable[str] = (),
+    excludes: Iterable[str] = (),
+    noise_share_cap: bool = True,
+    seed: int = 0,
+    band: int = 200,
+) -> Subset:
+    """Choose the informative quarter.
+
+    Parameters
+    ----------
+    failures : all failures of the round.
+    patterns : their patterns.
+    budget : how many; see ``budget_of``.
+    pins : keys that must be in, first and in this order.
+    excludes : keys that must stay out.
+    noise_share_cap : whether noise may take at most its share of the failures; pins count and are never refused.
+    seed : seed of the random band and of ties in large inputs.
+    band : number of random subsets for the band; 0 for none.
+
+    Returns
+    -------
+    Subset with a gain and a reason per pick, the coverage after each, and the band of random subsets.
+
+    Raises
+    ------
+    LabError: unknown pins or excludes, a key in both, more pins than budget, or a wrong budget.
+    """
+    import numpy as np
+
+    items = sorted(failures, key=lambda f: f.key)
+    size = budget_of(len(items), budget)
+    pinned, excluded = _overrides([f.key for f in items], pins, excludes, size)
+    if not items:
+        return Subset((), 0, 0)
+    coverage = Coverage(items, patterns, seed)
+    noise = sum(label < 0 for label in coverage.labels)
+    cap = math.ceil(size * noise / len(items)) if noise_share_cap and noise < len(items) else size
+    picks = _greedy(items, patterns, coverage, size, pinned, excluded, cap)
+    order = [i for i, _ in picks]
+    return Subset(
+        picks=tuple(pick for _, pick in picks),
+        budget=size,
+        n_failures=len(items),
+        coverage=tuple(round(float(c), 4) for c in coverage.curve(order)),
+        random_band=_band(coverage, len(items), len(order), band, np.random.default_rng(seed)),
+        origin="person" if pinned or excluded else "automatic",
+    )
+
+
+def _overrides(
+    keys: Sequence[str], pins: Iterable[str], excludes: Iterable[str], size: int
+) -> tuple[list[int], set[int]]:
+    """Positions of pins (in order) and of excludes."""
+    at = {key: i for i, key in enumerate(keys)}
+    pins, excludes = list(dict.fromkeys(pins)), set(excludes)
+    for name, given in (("pins", pins), ("excludes", excludes)):
+        unknown = sorted(set(given) - set(at))
+        if unknown:
+            raise LabError(f"{name}: no failure with the key {', '.join(unknown[:5])}")
+    both = sorted(set(pins) & excludes)
+    if both:
+        raise LabError(f"pins and excludes both hold {', '.join(both[:5])}")
+    if len(pins) > size:
+        raise LabError(f"pins: {len(pins)} are more than the budget of {size}; raise the budget or drop some")
+    return [at[key] for key in pins], {at[key] for key in excludes}
+
+
+def _greedy(
+    items: Sequence[Failure],
+    patterns: Patterns,
+    coverage: Coverage,
+    size: int,
+    pinned: Sequence[int],
+    excluded: set[int],
+    cap: int,
+) -> list[tuple[int, Pick]]:
+    """Positions and picks in the order chosen."""
+    sizes = {p.id: len(p.members) for p in patterns.patterns}
+    picks: list[tuple[int, Pick]] = []
+    noise = 0
+
+    def take(i: int, by_hand: bool) -> None:
+        nonlocal noise
+        reason = ("Pinned by hand; it " if by_hand else "It ") + _reason(coverage, patterns, i, not picks)
+        picks.append((i, Pick(items[i].key, round(coverage.gain(i), 6), reason)))
+        coverage.add(i)
+        noise += coverage.labels[i] < 0
+
+    for i in pinned:
+        take(i, True)
+    # Ties go to the larger pattern, then to the key, so that the choice is the same everywhere.
+    rest = [i for i in range(len(items)) if i not in excluded and i not in set(pinned)]
+    heap = [(-coverage.gain(i), -sizes.get(coverage.labels[i], 0), i) for i in rest]
+    heapq.heapify(heap)
+    while heap and len(picks) < size:
+        _, weight, i = heapq.heappop(heap)
+        if coverage.labels[i] < 0 and noise >= cap:
+            continue
+        gain = coverage.gain(i)  # gains only fall: if it still leads, it is the best
+        if heap and (-gain, weight, i) > heap[0]:
+            heapq.heappush(heap, (-gain, weight, i))
+        else:
+            take(i, False)
+    return picks
+
+
+def _reason(coverage: Coverage, patterns: Patterns, i: int, first: bool) -> str:
+    """What a pick adds, as the end of a sentence."""
+    steps, pairs, closer = coverage.parts(i)
+    label = coverage.labels[i]
+    name = patterns.patterns[label].name if label >= 0 else ""
+    new = sorted(check for j, check in coverage.pairs[i] - coverage.seen_pairs if check)
+    known = any(j == label for j, _ in coverage.seen_pairs)
+    said = []
+    if pairs and not known:
+        said.append(f"opens pattern {label} ({name})" + (f" with the failed check {', '.join(new)}" if new else ""))
+    elif pairs:
+        said.append(f"adds the failed check {', '.join(new) or 'none'} to pattern {label} ({name})")
+    if steps:
+        example = min(coverage.steps[i] - coverage.seen_steps, key=_oddness)
+        said.append(f"adds {steps} new tool step{'s' if steps > 1 else ''}, e.g. {' → '.join(example)}")
+    if closer >= 0.005:
+        said.append(f"stands for {closer:.0%} more of all failures")
+    where = "" if label < 0 or pairs else f" (pattern {label})"
+    if not said:
+        return f"repeats what is covered{where}; it fills the budget."
+    return ", ".join(said[:-1]) + (" and " if len(said) > 1 else "") + said[-1] + (" (noise)" if label < 0 else where) + "."
+
+
+def _oddness(step: tuple[str, str]) -> tuple[bool, bool, tuple[str, str]]:
+    """Sort key: steps into an error or refusal are the best examples, those at the ends the worst."""
+    return (not step[1].endswith((":error", ":refused")), "<" in "".join(step), step)
+
+
+def _band(
+    coverage: Coverage, n: int, size: int, rounds: int, rng: np.random.Generator
+) -> tuple[tuple[float, float, float], ...]:
+    """Per pick the 5th percentile, median and 95th percentile of the coverage of random orders."""
+    import numpy as np
+
+    if rounds < 1 or size < 1:
+        return ()
+    curves = np.stack([coverage.curve(rng.permutation(n)[:size].tolist()) for _ in range(rounds)])
+    low, middle, high = np.percentile(curves, [5, 50, 95], axis=0)
+    return tuple((round(float(a), 4), round(float(b), 4), round(float(c), 4)) for a, b, c in zip(low, middle, high, strict=True))
+
+
+def random_quarter(failures: Sequence[Failure], budget: int | float | None = None, seed: int = 0) -> Subset:
+    """A random subset of the same size, for comparison; origin ``"random"``."""
+    import numpy as np
+
+    keys = sorted(f.key for f in failures)
+    size = budget_of(len(keys), budget)
+    chosen = np.random.default_rng(seed).permutation(len(keys))[:size]
+    picks = tuple(Pick(keys[i], 0.0, "Drawn at random.") for i in chosen.tolist())
+    return Subset(picks, size, len(keys), origin="random")
+
+
+def all_failures(failures: Sequence[Failure]) -> Subset:
+    """Every failure; origin ``"all"``."""
+    picks = tuple(Pick(f.key, 0.0, "All failures are taken.") for f in sorted(failures, key=lambda f: f.key))
+    return Subset(picks, len(picks), len(picks), origin="all")
