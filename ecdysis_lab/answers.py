@@ -94,7 +94,7 @@ def _native(tool_calls: Iterable[Any], turn: int) -> tuple[list[Call], list[tupl
 
 
 def _object(raw: Any) -> dict[str, Any] | None:
-    """A JSON object from argument text; empty text is no arguments, quoting twice is undone."""
+    """A JSON object from argument text; empty text is no arguments; double quoting is undone."""
     for _ in range(2):
         if isinstance(raw, str):
             try:
@@ -107,7 +107,7 @@ def _object(raw: Any) -> dict[str, Any] | None:
 def salvage(text: str, names: set[str], turn: int = 0) -> tuple[list[Call], list[tuple[str, str]], str]:
     """Tool calls that a model wrote as text, malformed ones, and the text around them.
 
-    Tags may stand inside prose; a fence or bare JSON counts only when it is the whole text, since an agent may
+    Tags may stand inside prose; a fence or bare JSON counts only when it is the whole text: an agent may
     well show JSON to a user. Calls of tools not in ``names`` stay text.
     """
     nothing: tuple[list[Call], list[tuple[str, str]], str] = ([], [], text)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ecdysis_lab.errors import BudgetExceeded
 from ecdysis_lab.records import Usage
+from ecdysis_lab.runs import told
 
 
 @dataclass
@@ -40,10 +41,13 @@ class Budget:
             if self.path is None:
                 self._total += usage
                 return
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            # One write in append mode: lines of several processes never mix, and a kill leaves no half line.
-            with self.path.open("ab", buffering=0) as file:
-                file.write(json.dumps(asdict(usage)).encode() + b"\n")
+            # One write in append mode: lines of several processes never mix. The newline in front keeps it
+            # apart from a line that a full disk cut short.
+            line = f"\n{json.dumps(asdict(usage))}\n".encode()
+            with told(self.path):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                with self.path.open("ab", buffering=0) as file:
+                    file.write(line)
 
     @property
     def spent(self) -> Usage:
@@ -53,8 +57,9 @@ class Budget:
                 with self.path.open("rb") as file:
                     file.seek(self._read_bytes)
                     fresh, newline, _ = file.read().rpartition(b"\n")
-                for line in fresh.splitlines():
-                    self._total += Usage(**json.loads(line))
+                for line in fresh.split(b"\n"):
+                    if line.startswith(b"{") and line.endswith(b"}"):
+                        self._total += Usage(**json.loads(line))
                 self._read_bytes += len(fresh) + len(newline)
             return self._total
 

@@ -41,7 +41,9 @@ MODEL_FORMS = (
 )
 EMPTY_RETRIES = 2
 LONGEST_WAIT_SECONDS = 120.0
-_SECRET = re.compile(r"api_?key|secret|password|credential|headers|_token$|authorization", re.IGNORECASE)
+_SECRET = re.compile(
+    r"api_?key|secret|password|credential|headers|(?<!per)_token$|authorization", re.IGNORECASE
+)
 _OWN_ARGUMENTS = frozenset(
     "model messages tools seed metadata timeout num_retries max_retries stream response_format temperature"
     " max_tokens api_base base_url drop_params".split()

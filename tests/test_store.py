@@ -239,7 +239,8 @@ def test_a_file_that_may_not_grow_keeps_the_old_content_and_whole_lines(tmp_path
         run.append_ledger({"n": 1}); run.write_json("summary.json", {"n": 1})
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
-        for act in (lambda: run.append_ledger({"pad": "x" * 5000}), lambda: run.write_json("summary.json", ["x" * 5000])):
+        long = "x" * 5000
+        for act in (lambda: run.append_ledger({"pad": long}), lambda: run.write_json("summary.json", [long])):
             try:
                 act()
             except StoreError as error:
@@ -271,7 +272,8 @@ def test_a_read_only_folder_is_one_sentence(tmp_path: Path) -> None:
         from test_store import trajectory
         if os.getuid() == 0:
             os.setgid(65534); os.setuid(65534)  # root may write anywhere
-        for act in (lambda: Store(sys.argv[1]).put(trajectory("2")), lambda: RunFolder.open(sys.argv[1], "r", {})):
+        root = sys.argv[1]
+        for act in (lambda: Store(root).put(trajectory("2")), lambda: RunFolder.open(root, "r", {})):
             try:
                 act()
             except LabError as error:
@@ -374,8 +376,10 @@ def test_two_processes_append_to_one_ledger(tmp_path: Path) -> None:
 
 def test_json_files_take_records_numpy_and_nan(tmp_path: Path) -> None:
     run = RunFolder.open(tmp_path, "r", {})
-    value = {"usage": Usage(calls=1), "mean": np.float64(0.5), "n": np.int64(3), "ci": np.array([0.1, np.nan]),
-             "nan": float("nan"), "where": Path("x/y"), "set": {"b", "a"}, "tuple": (1, True, None)}  # fmt: skip
+    value = {
+        "usage": Usage(calls=1), "mean": np.float64(0.5), "n": np.int64(3), "ci": np.array([0.1, np.nan]),
+        "nan": float("nan"), "where": Path("x/y"), "set": {"b", "a"}, "tuple": (1, True, None),
+    }  # fmt: skip
     run.write_json("rounds/1/numbers.json", value)
     read = run.read_json("rounds/1/numbers.json")
     assert read["usage"]["calls"] == 1 and read["usage"]["cost_usd"] == 0.0
