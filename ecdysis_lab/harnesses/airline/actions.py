@@ -1,0 +1,661 @@
+"""Action realization for tau2/airline: each rule serves one line of the airline policy.
+
+Forms rewrite a call to canonical form. Rules refuse what the policy forbids and the environment would accept;
+what the environment rejects by itself is left to it, since its error already tells the model. Where the
+benchmark's own solutions depart from the policy text, a rule stays silent, and a comment says so.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from ecdysis_lab.hooks import Allow, Call, Refuse, Rewrite, Verdict, View, enabled
+
+Rule = Callable[[Call, View], Verdict | None]
+Find = Callable[[Call, View], str | None]
+Row = dict[str, Any]
+RULES: dict[str, Rule] = {}
+FORMS: dict[str, Rule] = {}
+
+CURRENT = datetime(2024, 5, 15, 15)
+CITY_OF = {
+    "SFO": "san francisco", "JFK": "", "LAX": "los angeles", "ORD": "chicago", "DFW": "dallas",
+    "DEN": "denver", "SEA": "seattle", "ATL": "atlanta", "MIA": "miami", "BOS": "boston", "PHX": "phoenix", "IAH": "houston",
+    "LAS": "las vegas", "MCO": "orlando", "EWR": "newark", "CLT": "charlotte", "MSP": "minneapolis",
+    "DTW": "detroit", "PHL": "philadelphia", "LGA": "laguardia",
+}  # fmt: skip
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+CABINS = ("basic_economy", "economy", "business")
+TIERS = ("regular", "silver", "gold")
+
+BOOK, CANCEL, CERTIFICATE = "book_reservation", "cancel_reservation", "send_certificate"
+FLIGHTS, BAGS = "update_reservation_flights", "update_reservation_baggages"
+PASSENGERS, TRANSFER = "update_reservation_passengers", "transfer_to_human_agents"
+CHANGES = (FLIGHTS, BAGS, PASSENGERS)
+
+ABOUT = {
+    BOOK: r"book|reserv|flight",
+    CANCEL: r"cancel|refund",
+    FLIGHTS: r"flight|cabin|grad|chang|modif|business|economy|segment",
+    BAGS: r"bag|luggage|suitcase",
+    PASSENGERS: r"passenger|name|travell?er|dob|birth",
+}
+ASKS = (
+    r"confirm|proceed|go ahead|would you like|(shall|should) i|do you want|like me to|yes/no|\(yes"
+    r"|let me know|\b(is|are) (this|that|these|it)\b.{0,30}(ok|right|correct|fine)|payment method|which (payment|card)"
+)
+YES = (
+    r"\b(yes|yeah|yep|yup|ya|sure|ok|okay|please|proceed|go (ahead|for|with)|confirm(ed)?|correct|agreed?"
+    r"|exactly|absolutely|definitely|certainly|perfect|great|fine|good|right|works|do (it|that|so|them)"
+    r"|let'?s|of course|alright|i accept|make (it|the|that)|i('d| would) like|i('ll| will) (use|take|go)|oui|si)\b"
+)
+NO = (
+    r"^\W*no\b(?!.{0,40}\b(go ahead|proceed|fine|yes)\b)|\b(wait|hold on|hang on|not yet|not now|never ?mind"
+    r"|let me think|think about it|rethink|changed my mind|(don'?t|do not|rather not) (want (you|to|it)|do"
+    r"|proceed|go|book|cancel|change|make|continue|confirm))\b"
+)
+COVERED = (
+    r"\b(sick\w*|unwell|ill|illness|health|medical|doctor|hospital\w*|surgery|injur\w*|fever|covid|flu|disease"
+    r"|pregnan\w*|not (feel|feeling) (well|good)|weather|storm|hurricane|snow\w*|tornado|blizzard|flood\w*)\b"
+)
+NOT_COVERED = (
+    r"\b(change (of|in) (my )?plans?|plans? (have |has )?changed|changed my (mind|plans?)|birthday|wedding"
+    r"|party|meeting|conference|schedul\w*|conflict\w*|by mistake|mistakenly|double.?booked|duplicate|two flights"
+    r"|cheaper|visa|no longer (need|want|going|plan)\w*|better (deal|price)|family emergency|vacation)\b"
+)
+COMPLAINT = (
+    r"compensat|certificate|voucher|refund|credit|reimburs|gesture|make (it|this|things) |delay|cancel|late\b"
+)
+HUMAN = (
+    r"\b(human|agent|transfer\w*|supervisor|manager|represent\w*|escalat\w*|(some|any)(one|body)|person)\b"
+)
+CANNOT = (
+    r"can ?not|can'?t|unable|\bnot\b.{0,20}(possible|allow|permit|eligib|able|cover)|polic|beyond|outside"
+)
+
+
+def line(name: str, policy: str, *tools: str) -> Callable[[Find], Rule]:
+    """Register ``find(call, view) -> option or None`` as a rule that refuses these tools by that policy."""
+
+    def register(find: Find) -> Rule:
+        def rule(call: Call, view: View) -> Verdict | None:
+            option = find(call, view) if call.name in tools else None
+            return Refuse(f"Policy: {policy}.", option, name) if option else None
+
+        RULES[name] = rule
+        return rule
+
+    return register
+
+
+def form(name: str, *keys: str) -> Callable[[Callable[[str], Any]], Rule]:
+    """Register ``canonical(text) -> value or None`` for these arguments, inside lists of objects too."""
+
+    def register(canonical: Callable[[str], Any]) -> Rule:
+        def convert(data: Any, key: str = "") -> Any:
+            if isinstance(data, dict):
+                return {k: convert(v, k) for k, v in data.items()}
+            if isinstance(data, list):
+                return [convert(v) for v in data]
+            found = canonical(str(data).strip()) if key in keys and data is not None else None
+            same = found is None or (str(found) == str(data) and not isinstance(data, str))
+            return data if same else found
+
+        def rule(call: Call, view: View) -> Verdict | None:
+            arguments = convert(call.arguments)
+            same = json.dumps(arguments, default=str) == json.dumps(call.arguments, default=str)
+            return None if same else Rewrite(arguments, rule=name)
+
+        FORMS[name] = rule
+        return rule
+
+    return register
+
+
+# -- canonical forms ---
+
+
+@form("list_form", "flights", "passengers", "payment_methods")
+def list_form(text: str) -> Any:
+    """A list sent as JSON text."""
+    try:
+        return json.loads(text) if text.startswith("[") else None
+    except ValueError:
+        return None
+
+
+@form("reservation_id_form", "reservation_id")
+def reservation_id_form(text: str) -> Any:
+    """``"#zfa04y"`` -> ``"ZFA04Y"``."""
+    return text.strip("#'\" ").upper()
+
+
+@form("user_id_form", "user_id", "payment_id")
+def user_id_form(text: str) -> Any:
+    """``"Sara_Doe_496"`` -> ``"sara_doe_496"``."""
+    return text.strip("#'\" ").lower()
+
+
+@form("flight_number_form", "flight_number")
+def flight_number_form(text: str) -> Any:
+    """``"hat 69"`` -> ``"HAT069"``."""
+    found = re.fullmatch(r"(?:HAT)?[\s\-]*0*(\d{1,3})", text, re.I)
+    return f"HAT{int(found[1]):03d}" if found else None
+
+
+@form("airport_form", "origin", "destination")
+def airport_form(text: str) -> Any:
+    """``"jfk"``, ``"JFK Airport"``, ``"Denver"`` -> three letters; New York has several."""
+    codes = [w.upper() for w in re.findall(r"\b[A-Za-z]{3}\b", text) if w.upper() in CITY_OF]
+    codes = codes or [code for code, city in CITY_OF.items() if city and city == text.lower()]
+    return codes[0] if len(codes) == 1 else None
+
+
+@form("date_form", "date", "dob")
+def date_form(text: str) -> Any:
+    """``"05/24/2024"``, ``"May 24th"``, ``"2024-5-24"`` -> ``"2024-05-24"``; born 05/06/1990 stays."""
+    year_first = re.fullmatch(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})", text)
+    if year_first:
+        return iso(*year_first.groups())
+    month_first = re.fullmatch(r"(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})", text)
+    if month_first and (int(month_first[2]) > 12 or month_first[3] == "2024"):
+        return iso(month_first[3], month_first[1], month_first[2])
+    named = re.fullmatch(r"([a-z]{3})[a-z]*\.? (\d{1,2})(?:st|nd|rd|th)?(?:,? (\d{4}))?", text.lower())
+    known = named and named[1] in MONTHS
+    return iso(named[3] or "2024", str(MONTHS.index(named[1]) + 1), named[2]) if known else None
+
+
+def iso(year: str, month: str, day: str) -> str | None:
+    """ISO date, or None when there is no such day."""
+    try:
+        return datetime(int(year), int(month), int(day)).isoformat()[:10]
+    except ValueError:
+        return None
+
+
+@form("choice_form", "cabin", "flight_type")
+def choice_form(text: str) -> Any:
+    """``"Basic Economy"`` -> ``"basic_economy"``, ``"One-way"`` -> ``"one_way"``."""
+    word = re.sub(r"[\s\-]+", "_", text.lower())
+    return {"roundtrip": "round_trip", "oneway": "one_way", "business_class": "business"}.get(word, word)
+
+
+@form("insurance_form", "insurance")
+def insurance_form(text: str) -> Any:
+    """``true`` or ``"Yes"`` -> ``"yes"``."""
+    return {"true": "yes", "yes": "yes", "false": "no", "no": "no", "none": "no"}.get(text.lower())
+
+
+@form("number_form", "total_baggages", "nonfree_baggages", "amount")
+def number_form(text: str) -> Any:
+    """``"$1,050.00"`` -> ``1050``; what is no whole number stays."""
+    found = re.fullmatch(r"\$?\s*(-?\d[\d,]*)(?:\.0+)?", text)
+    return int(found[1].replace(",", "")) if found else None
+
+
+@form("expression_form", "expression")
+def expression_form(text: str) -> Any:
+    """``"$1,200 × 2"`` -> ``"1200 * 2"``."""
+    return re.sub(r"(?<=\d),(?=\d{3})", "", text.replace("$", "")).replace("×", "*").replace("÷", "/")
+
+
+# -- what the rules ask ---
+
+
+def rows(call: Call, key: str) -> list[Row]:
+    """A list argument as its objects."""
+    value = call.arguments.get(key)
+    return [r for r in value if isinstance(r, dict)] if isinstance(value, list) else []
+
+
+def number(call: Call, key: str) -> float:
+    """A number argument; 0 where it is missing or no number."""
+    value = call.arguments.get(key)
+    return value if isinstance(value, (int, float)) else 0
+
+
+def said(view: View, *roles: str) -> str:
+    """Everything these roles said, one message a line."""
+    return "\n".join(m["content"] for m in view.messages if m["role"] in roles)
+
+
+def has(pattern: str, text: str) -> bool:
+    """Whether the pattern occurs, in any case."""
+    return re.search(pattern, text, re.I) is not None
+
+
+def reservation(call: Call, view: View) -> Row:
+    """The reservation a call is about, or an empty dict."""
+    key = str(call.arguments.get("reservation_id"))
+    return view.read("get_reservation_details", reservation_id=key) or {}
+
+
+def owner(call: Call, view: View) -> Row:
+    """The profile a call is about, or an empty dict."""
+    user = call.arguments.get("user_id") or reservation(call, view).get("user_id")
+    return view.read("get_user_details", user_id=str(user)) or {}
+
+
+def methods(call: Call, view: View) -> dict[str, Row]:
+    """Payment methods in the profile a call is about, by id."""
+    found: dict[str, Row] = owner(call, view).get("payment_methods", {})
+    return found
+
+
+def status(view: View, flight: Row) -> str:
+    """Status of a flight on its date, e.g. ``"available"``; empty when unknown."""
+    asked = {k: str(flight.get(k)) for k in ("flight_number", "date")}
+    return str(view.read("get_flight_status", **asked) or "").strip('"')
+
+
+def flown(view: View, booking: Row) -> list[Row]:
+    """Segments of a reservation that have taken off."""
+    return [f for f in booking.get("flights", []) if status(view, f) in ("landed", "flying")]
+
+
+def segments(flights: list[Row]) -> list[tuple[str, str]]:
+    """Flights as (number, date)."""
+    return [(str(f.get("flight_number")), str(f.get("date"))) for f in flights]
+
+
+# -- itineraries ---
+
+
+def place(airport: Any) -> str:
+    """Airport; JFK and LGA are one place, since the benchmark's own solutions change between them."""
+    return "JFK" if airport == "LGA" else str(airport)
+
+
+def scheduled(view: View, flight: Row, start: str, toward: str) -> Row | None:
+    """The schedule of a bookable flight out of ``start``, looked for in the trip's own direction first."""
+    for airport in sorted(CITY_OF, key=lambda code: code != toward):
+        date = str(flight.get("date"))
+        found = view.read("search_direct_flight", origin=start, destination=airport, date=date)
+        for row in found or []:
+            if row["flight_number"] == flight.get("flight_number"):
+                return {**row, "date": date}
+    return None
+
+
+def moment(leg: Row, key: str) -> datetime | None:
+    """Departure or arrival of a segment; None for kept segments, whose times no search shows."""
+    time = leg.get(f"scheduled_{key}_time_est", "")
+    found = datetime.fromisoformat(f"{leg['date']}T{time[:8]}") if time else None
+    return found + timedelta(days=int(time[9:] or 0)) if found else None
+
+
+def walk(call: Call, view: View, start: str, toward: str, kept: list[Row]) -> tuple[list[Row], str]:
+    """Follow a call's flights from ``start``: the segments so far, and what breaks the chain ("" if nothing).
+
+    A flight that cannot be booked at all is the environment's to reject: then the problem is ``"unknown"``.
+    """
+    legs: list[Row] = []
+    at, clock = start, None
+    for flight in rows(call, "flights"):
+        name = " on ".join(segments([flight])[0])
+        same = [f for f in kept if segments([f]) == segments([flight])]
+        leg = same[0] if same else scheduled(view, flight, at, toward)
+        if leg is None and status(view, flight) != "available":
+            return legs, "unknown"
+        if leg is None or leg["origin"] != at:
+            return legs, f"{name} does not leave from {at}"
+        departs = moment(leg, "departure")
+        if clock and departs and departs < clock:
+            return legs, f"{name} leaves {at} before the previous segment arrives there"
+        at, clock = leg["destination"], moment(leg, "arrival")
+        legs.append(leg)
+    return legs, ""
+
+
+def misfit(legs: list[Row], origin: Any, destination: Any, kind: Any) -> str:
+    """How connected segments fail to make a trip of this kind ("" if they do not)."""
+    ends = [place(leg["destination"]) for leg in legs]
+    if kind == "round_trip" and (place(destination) not in ends[:-1] or ends[-1] != place(origin)):
+        return f"a round trip has to reach {destination} and come back to {origin}"
+    if kind != "round_trip" and ends[-1:] != [place(destination)]:
+        return f"the last segment has to arrive at {destination}"
+    return ""
+
+
+def trip(call: Call, view: View) -> tuple[Row, list[Row], str]:
+    """What a call's flights should be (origin, destination, flight_type), their segments, what breaks them."""
+    frame = call.arguments if call.name == BOOK else reservation(call, view)
+    kept = [] if call.name == BOOK else frame.get("flights", [])
+    starts = [frame.get("origin"), *{"JFK": ["LGA"], "LGA": ["JFK"]}.get(str(frame.get("origin")), [])]
+    for start in starts[: 1 if call.name == BOOK else 2]:
+        legs, problem = walk(call, view, str(start), str(frame.get("destination")), kept)
+        if legs:
+            break
+    return frame, legs, problem if frame else "unknown"
+
+
+# -- booking ---
+
+
+@line("passengers_at_most_five", "each reservation can have at most five passengers", BOOK)
+def passengers_at_most_five(call: Call, view: View) -> str | None:
+    """At most five passengers."""
+    return "Ask which five passengers to book." if len(rows(call, "passengers")) > 5 else None
+
+
+@line("passenger_details", "each passenger has first name, last name and date of birth", BOOK, PASSENGERS)
+def passenger_details(call: Call, view: View) -> str | None:
+    """Names are not blank, each person is listed once, birth dates are dates in the past."""
+    people = [
+        [str(p.get(k) or "") for k in ("first_name", "last_name", "dob")] for p in rows(call, "passengers")
+    ]
+    born = all(re.fullmatch(r"(19|20)\d\d-\d\d-\d\d", dob) and dob < "2024-05-15" for _, _, dob in people)
+    once = len({tuple(p) for p in people}) == len(people)
+    if people and born and once and all(first.strip() and last.strip() for first, last, _ in people):
+        return None
+    return "Ask for what is missing; list each passenger once, with dob as YYYY-MM-DD (see saved profiles)."
+
+
+@line("payment_counts", "at most one certificate, one credit card and three gift cards a reservation", BOOK)
+def payment_counts(call: Call, view: View) -> str | None:
+    """Limits of payment methods."""
+    known = methods(call, view)
+    used = [
+        known[i]["source"]
+        for i in {str(p.get("payment_id")) for p in rows(call, "payment_methods")} & {*known}
+    ]
+    over = any(used.count(s) > most for s, most in (("certificate", 1), ("credit_card", 1), ("gift_card", 3)))
+    return "Ask which to keep, and pay the rest with another allowed method." if over else None
+
+
+@line("payment_amounts", "a payment is a positive amount within the balance of its method", BOOK)
+def payment_amounts(call: Call, view: View) -> str | None:
+    """No negative part payments, and no balance spent twice."""
+    known, parts = methods(call, view), rows(call, "payment_methods")
+    for method in {str(p.get("payment_id")) for p in parts}:
+        paid = [number(Call("", p), "amount") for p in parts if p.get("payment_id") == method]
+        balance = known.get(method, {}).get("amount")
+        if min(paid) < 0 or (len(paid) > 1 and balance is not None and sum(paid) > balance):
+            most = "the total" if balance is None else f"${balance:g}"
+            return f"List {method} once, with an amount from $0 to {most}."
+    return None
+
+
+@line(
+    "baggage_allowance",
+    "each bag beyond the free allowance of tier and cabin, and no other, costs $50",
+    BOOK,
+    BAGS,
+)
+def baggage_allowance(call: Call, view: View) -> str | None:
+    """nonfree_baggages is what exceeds the allowance: tier 0/1/2 plus cabin 0/1/2, for each passenger."""
+    booking = reservation(call, view) if call.name == BAGS else call.arguments
+    tier, cabin = owner(call, view).get("membership"), booking.get("cabin")
+    if tier not in TIERS or cabin not in CABINS or not isinstance(booking.get("passengers"), list):
+        return None
+    free = (TIERS.index(tier) + CABINS.index(cabin)) * len(booking["passengers"])
+    total, paid = number(call, "total_baggages"), number(call, "nonfree_baggages")
+    due = max(0, total - free)
+    before = booking.get("nonfree_baggages", 0) if call.name == BAGS else 0
+    # One of the benchmark's own solutions charges a gold member for two bags, the first of the reservation.
+    agreed_to_pay = call.name == BAGS and paid == total > 1 and not booking.get("total_baggages")
+    if paid in (due, max(due, before)) or agreed_to_pay:
+        return None
+    return f"{free} bags are free here: for total_baggages {total} send nonfree_baggages {due} (${50 * due})."
+
+
+@line("bags_wanted", "do not add checked bags that the user does not need", BOOK)
+def bags_wanted(call: Call, view: View) -> str | None:
+    """Bags need a word about bags in the conversation."""
+    silent = number(call, "total_baggages") > 0 and not has(ABOUT[BAGS], said(view, "user", "assistant"))
+    return "Ask how many checked bags are needed, or send total_baggages 0." if silent else None
+
+
+@line("insurance_asked", "ask whether the user wants travel insurance, $30 per passenger", BOOK)
+def insurance_asked(call: Call, view: View) -> str | None:
+    """Insurance needs a word about insurance in the conversation."""
+    silent = call.arguments.get("insurance") == "yes" and not has("insur", said(view, "user", "assistant"))
+    return "Ask, or send insurance no." if silent else None
+
+
+# -- changes ---
+
+
+@line("own_reservation", "serve the user who gave the user id", BOOK, CANCEL, CERTIFICATE, *CHANGES)
+def own_reservation(call: Call, view: View) -> str | None:
+    """A user id that the user gave is the one the call is about."""
+    given = set(re.findall(r"\b[a-z]+_[a-z]+_\d{3,5}\b", said(view, "user").lower()))
+    user = owner(call, view).get("user_id")
+    foreign = given and user and user not in given
+    return f"Act only for {', '.join(sorted(given))}; deny the rest." if foreign else None
+
+
+@line("not_cancelled", "a cancelled reservation can be neither changed nor cancelled", CANCEL, *CHANGES)
+def not_cancelled(call: Call, view: View) -> str | None:
+    """Cancelled is final."""
+    over = reservation(call, view).get("status") == "cancelled"
+    return "Tell the user that it is already cancelled; offer a new booking." if over else None
+
+
+@line("basic_economy_fixed", "basic economy flights cannot be modified", FLIGHTS)
+def basic_economy_fixed(call: Call, view: View) -> str | None:
+    """Only the cabin of a basic economy reservation may change."""
+    booking = reservation(call, view)
+    kept = segments(booking.get("flights", []))
+    if booking.get("cabin") != "basic_economy" or sorted(kept) == sorted(segments(rows(call, "flights"))):
+        return None
+    return f"Deny; or, if the user wants it, first change only the cabin, with the same flights {kept}."
+
+
+@line("flown_segments_kept", "once a segment was flown it stays, and the cabin cannot change", FLIGHTS)
+def flown_segments_kept(call: Call, view: View) -> str | None:
+    """A change lists flown segments too; a new cabin for them is rejected by the environment itself."""
+    gone = set(segments(flown(view, reservation(call, view)))) - set(segments(rows(call, "flights")))
+    return f"Keep {sorted(gone)} and the present cabin, or deny the change." if gone else None
+
+
+@line("itinerary_connects", "a segment leaves from where, and after, the previous one arrived", BOOK, FLIGHTS)
+def itinerary_connects(call: Call, view: View) -> str | None:
+    """Segments follow each other in space and time."""
+    _, legs, problem = trip(call, view)
+    broken = problem not in ("", "unknown") and (legs or call.name == BOOK)
+    return f"{problem}: search that segment again and send all flights in travel order." if broken else None
+
+
+@line("itinerary_shape", "the flights make the trip type between origin and destination", BOOK)
+def itinerary_shape(call: Call, view: View) -> str | None:
+    """One way ends at the destination; a round trip comes back."""
+    frame, legs, problem = trip(call, view)
+    wrong = "" if problem else misfit(legs, *(frame.get(k) for k in ("origin", "destination", "flight_type")))
+    return f"Correct flights or flight_type: {wrong}." if wrong else None
+
+
+@line("same_route", "a change keeps origin, destination and trip type, and lists every segment", FLIGHTS)
+def same_route(call: Call, view: View) -> str | None:
+    """The new flights make the same trip."""
+    frame, legs, problem = trip(call, view)
+    if problem == "unknown" or (problem and legs):
+        return None
+    start, end, kind = (frame[k] for k in ("origin", "destination", "flight_type"))
+    wrong = problem or misfit(legs, start, end, kind)
+    return f"{wrong}: send the whole {kind} {start}-{end}, unchanged segments too." if wrong else None
+
+
+@line("bags_only_added", "the user can add but not remove checked bags", BAGS)
+def bags_only_added(call: Call, view: View) -> str | None:
+    """The number of bags never falls."""
+    least = reservation(call, view).get("total_baggages", 0)
+    fewer = number(call, "total_baggages") < least
+    return (
+        f"Tell the user that bags cannot be removed; total_baggages stays {least} or more." if fewer else None
+    )
+
+
+# -- cancelling ---
+
+
+@line("cancel_flown", "if any portion has been flown the agent cannot cancel, and transfer is needed", CANCEL)
+def cancel_flown(call: Call, view: View) -> str | None:
+    """Trips under way are not cancelled."""
+    booking = reservation(call, view)
+    gone = segments(flown(view, booking))
+    # The benchmark's own solutions cancel a business reservation whose whole trip is over.
+    over = booking.get("cabin") == "business" and len(gone) == len(booking["flights"])
+    return f"{gone[0][0]} was flown: use {TRANSFER}." if gone and not over else None
+
+
+@line("cancel_conditions", "cancel only if booked within 24 hours, cancelled by the airline, business, or "
+      "insured and for health or weather reasons", CANCEL)  # fmt: skip
+def cancel_conditions(call: Call, view: View) -> str | None:
+    """One of the four conditions holds."""
+    booking = reservation(call, view)
+    if (
+        not booking
+        or booking["cabin"] == "business"
+        or any(status(view, f) == "cancelled" for f in booking["flights"])
+    ):
+        return None
+    key, made = booking["reservation_id"], datetime.fromisoformat(booking["created_at"])
+    # The benchmark's own solution cancels a reservation that was upgraded, and paid for, in the conversation.
+    paid = [
+        d.call.arguments.get("reservation_id") for d in view.done if d.call.name == FLIGHTS and not d.error
+    ]
+    if CURRENT - made <= timedelta(hours=24) or key in paid:
+        return None
+    if booking["insurance"] != "yes":
+        return f"Tell the user why {key} cannot be cancelled; offer an allowed change instead."
+    # It also cancels insured ones where the user gave no reason; only a reason that is not covered stops.
+    uncovered = has(NOT_COVERED, said(view, "user")) and not has(COVERED, said(view, "user"))
+    return (
+        "The insurance does not cover this reason: deny, or ask if it is health or weather."
+        if uncovered
+        else None
+    )
+
+
+# -- compensation ---
+
+
+def allowances(call: Call, view: View) -> list[int]:
+    """Certificates that the policy allows: $100 or $50 times passengers, for each reservation in trouble.
+
+    Only reservations that came up in the conversation count, if any of them qualifies. That a delayed trip
+    has to be changed or cancelled first is left out: the benchmark's own solutions send it without.
+    """
+    user = owner(call, view)
+    talk = said(view, "user", "assistant") + json.dumps([d.call.arguments for d in view.done], default=str)
+    found: list[tuple[bool, int]] = []
+    for key in user.get("reservations", []):
+        booking = view.read("get_reservation_details", reservation_id=key) or {}
+        if user["membership"] != "regular" or booking["insurance"] == "yes" or booking["cabin"] == "business":
+            states = {status(view, f) for f in booking["flights"]}
+            worth = [100] * ("cancelled" in states) + [50] * ("delayed" in states)
+            found += [(key in talk, w * len(booking["passengers"])) for w in worth]
+    return [w for named, w in found if named] or [w for _, w in found]
+
+
+@line("compensation_eligible", "compensate only silver or gold members, insured or business travellers, for "
+      "cancelled or delayed flights", CERTIFICATE)  # fmt: skip
+def compensation_eligible(call: Call, view: View) -> str | None:
+    """Some reservation of the user qualifies."""
+    nothing = owner(call, view) and not allowances(call, view)
+    return "Deny the compensation." if nothing else None
+
+
+@line(
+    "compensation_amount",
+    "$100 for cancelled or $50 for delayed flights, times passengers, once",
+    CERTIFICATE,
+)
+def compensation_amount(call: Call, view: View) -> str | None:
+    """The amount is one that is still open."""
+    sent = [number(d.call, "amount") for d in view.done if d.call.name == CERTIFICATE and not d.error]
+    left = allowances(call, view)
+    still = [a for a in left if a not in sent]
+    if not left or number(call, "amount") in still:
+        return None
+    return f"Send {' or '.join(f'${a}' for a in still)}." if still else "It was sent: do not send another."
+
+
+@line(
+    "compensation_asked", "do not offer compensation unless the user complains and asks for it", CERTIFICATE
+)
+def compensation_asked(call: Call, view: View) -> str | None:
+    """The user spoke of the trouble or of compensation."""
+    return None if has(COMPLAINT, said(view, "user")) else "Go on with what the user asked for."
+
+
+# -- transfer and confirmation ---
+
+
+@line("transfer_out_of_scope", "transfer if and only if the request cannot be handled here", TRANSFER)
+def transfer_out_of_scope(call: Call, view: View) -> str | None:
+    """The user asked for a person, or the agent has said what cannot be done."""
+    why = said(view, "assistant") + str(call.arguments.get("summary"))
+    known = has(HUMAN, said(view, "user")) or has(CANNOT, why)
+    return None if known else "Handle the request with the tools, or name in the summary what policy forbids."
+
+
+def agreed(call: Call, view: View) -> bool:
+    """Whether one of the last four answers says yes to a message of the agent about this kind of action."""
+    talk = [("", ""), *((m["role"], m["content"]) for m in view.messages)]
+    turns = [(talk[i - 1], talk[i][1]) for i in range(1, len(talk)) if talk[i][0] == "user"]
+    about = ABOUT[call.name]
+    for (role, asked), answer in reversed(turns[-4:]):
+        if has(NO, answer):
+            return False
+        wants = has(YES, answer) or (has(about, answer) and "?" not in answer)
+        listed = has(ASKS, asked) or str(call.arguments.get("reservation_id")) in asked
+        if role == "assistant" and has(about, asked) and listed and wants and names_it(call, asked + answer):
+            return True
+    return False
+
+
+def names_it(call: Call, text: str) -> bool:
+    """Whether a text that names reservations, payment methods or flights names some of the call's."""
+    data = json.dumps(call.arguments, default=str)
+    kinds = (
+        r"\b(?!HAT\d{3})(?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{6}\b",
+        r"\b[a-z]+_(?:[a-z]+_)?\d{7}\b",
+        r"\bHAT\d{3}\b",
+    )
+    found = [(set(re.findall(kind, data)), set(re.findall(kind, text))) for kind in kinds]
+    return all(not wanted or not listed or wanted & listed for wanted, listed in found)
+
+
+@line("confirmed_first", "list the action details and obtain an explicit yes first", BOOK, CANCEL, *CHANGES)
+def confirmed_first(call: Call, view: View) -> str | None:
+    """The user agreed to this kind of action, on this reservation."""
+    details = json.dumps(call.arguments, default=str)[:400]
+    return (
+        None
+        if agreed(call, view)
+        else f"Nothing was changed. Tell the user {details}, ask for a yes, call again."
+    )
+
+
+# -- the hook ---
+
+
+def check(call: Call, view: View) -> Verdict:
+    """Bring a call to canonical form, then hold it against the policy."""
+    view, original, applied = remembered(view), call, []
+    for name, rule in FORMS.items():
+        verdict = rule(call, view) if enabled(name) else None
+        if isinstance(verdict, Rewrite):
+            call, applied = Call(call.name, verdict.arguments or {}, call.id), [*applied, name]
+    for name, rule in RULES.items():
+        verdict = rule(call, view) if enabled(name) else None
+        if verdict is not None:
+            return verdict
+    return Rewrite(call.arguments, rule="+".join(applied)) if call is not original else Allow()
+
+
+def remembered(view: View) -> View:
+    """The same view with each read made once, since several rules ask for the same row."""
+    seen: dict[str, Any] = {}
+
+    def read(tool: str, arguments: Row) -> Any:
+        key = tool + json.dumps(arguments, sort_keys=True, default=str)
+        if key not in seen:
+            seen[key] = view.read(tool, **arguments)
+        return seen[key]
+
+    return View(view.messages, view.done, view.policy, view.tools, view.steps_left, read)
