@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.failures import clean
@@ -23,7 +24,7 @@ _PUNCTUATION = re.compile(r"[{}\[\]\"'|*#$,;:()→]+")
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights of the three parts of the distance: card text, tool-call path, termination with failed checks."""
+    """Weights of the distance's parts: card text, tool-call path, termination with failed checks."""
 
     text: float = 1.0
     path: float = 1.0
@@ -38,6 +39,9 @@ class Weights:
             raise LabError("weights: at least one of text, path and checks must be above 0")
 
 
+EQUAL = Weights()
+
+
 def text_of(failure: Failure) -> str:
     """The card as the embedder gets it: no step numbers, no codes or numbers, little punctuation.
 
@@ -50,10 +54,10 @@ def text_of(failure: Failure) -> str:
 def bigrams(path: Sequence[str]) -> frozenset[tuple[str, str]]:
     """Pairs of neighbours in a tool-call path, its start and end included."""
     tokens = ("<start>", *path, "<end>")
-    return frozenset(zip(tokens, tokens[1:], strict=False))
+    return frozenset(pairwise(tokens))
 
 
-def distances(failures: Sequence[Failure], vectors: Any, weights: Weights = Weights()) -> np.ndarray:
+def distances(failures: Sequence[Failure], vectors: Any, weights: Weights = EQUAL) -> np.ndarray:
     """Mixed distance between failures.
 
     Parameters
@@ -79,22 +83,40 @@ def distances(failures: Sequence[Failure], vectors: Any, weights: Weights = Weig
         raise LabError(f"vectors: {n} failures need {n} vectors, got {len(vectors)}")
     total = np.zeros((n, n), dtype=np.float32)
     used = 0.0
-    for weight, make in (
-        (weights.text, lambda: _cosine(vectors) if vectors is not None else None),
-        (weights.path, lambda: _jaccard([bigrams(f.path) for f in failures])),
-        (weights.checks, lambda: _hamming(failures)),
-    ):
-        part = make() if weight > 0 else None  # one at a time: at n = 10,000 each takes 400 MB
-        if part is None:
+    for name in ("text", "path", "checks"):  # one at a time: at n = 10,000 each takes 400 MB
+        weight = getattr(weights, name)
+        if weight == 0 or (name == "text" and vectors is None):
             continue
-        np.fill_diagonal(part, 0.0)
         used += weight
+        part = (
+            _cosine(vectors)
+            if name == "text"
+            else _jaccard(failures)
+            if name == "path"
+            else _hamming(failures)
+        )
+        np.fill_diagonal(part, 0.0)
         mean = float(part.sum(dtype=np.float64)) / max(n * (n - 1), 1)
         if mean > 1e-9:
             part *= np.float32(weight / mean)
             total += part
     total /= np.float32(used or 1.0)
     return total
+
+
+def nearest(others: Sequence[Failure], failures: Sequence[Failure], weights: Weights = EQUAL) -> list[int]:
+    """For each of ``others`` the position of the nearest failure by path and checks, text left out."""
+    import numpy as np
+
+    found: list[int] = []
+    for start in range(0, len(others), 1000):
+        block = others[start : start + 1000]
+        total = np.zeros((len(block), len(failures)), dtype=np.float32)
+        for weight, part in ((weights.path, _jaccard), (weights.checks, _hamming)):
+            gap = part(block, failures)
+            total += np.float32((weight or 1e-6) / max(float(gap.mean()), 1e-9)) * gap
+        found += total.argmin(axis=1).tolist()
+    return found
 
 
 def _cosine(vectors: Any) -> np.ndarray:
@@ -106,43 +128,54 @@ def _cosine(vectors: Any) -> np.ndarray:
     return np.maximum(out, 0.0, out=out)
 
 
-def _indicator(sets: Sequence[Iterable[Any]]) -> np.ndarray:
-    """0/1 matrix of shape (n, distinct items), float32; columns in sorted order."""
+def indicator(sets: Sequence[Iterable[Any]], columns: dict[Any, int]) -> np.ndarray:
+    """0/1 matrix of shape (n, columns), float32; items without a column are left out."""
     import numpy as np
 
-    columns = {item: j for j, item in enumerate(sorted({i for s in sets for i in s}))}
     out = np.zeros((len(sets), max(len(columns), 1)), dtype=np.float32)
     for row, items in enumerate(sets):
-        for item in items:
-            out[row, columns[item]] = 1.0
+        out[row, [columns[item] for item in items if item in columns]] = 1.0
     return out
 
 
-def _jaccard(sets: Sequence[Iterable[Any]]) -> np.ndarray:
+def columns_of(sets: Iterable[Iterable[Any]]) -> dict[Any, int]:
+    """A column for each distinct item, in sorted order."""
+    return {item: j for j, item in enumerate(sorted({i for s in sets for i in s}))}
+
+
+def _jaccard(failures: Sequence[Failure], others: Sequence[Failure] | None = None) -> np.ndarray:
+    """Jaccard distance of the tool-outcome bigrams, shape (n, m); m = n without ``others``."""
     import numpy as np
 
-    marks = _indicator(sets)
-    shared: np.ndarray = marks @ marks.T
-    sizes = marks.sum(axis=1)
-    union = sizes[:, None] + sizes[None, :]
+    rows = [bigrams(f.path) for f in failures]
+    columns = rows if others is None else [bigrams(f.path) for f in others]
+    names = columns_of(rows if others is None else rows + columns)
+    left = indicator(rows, names)
+    right = left if others is None else indicator(columns, names)
+    shared: np.ndarray = left @ right.T
+    union = left.sum(axis=1)[:, None] + right.sum(axis=1)[None, :]
     union -= shared
-    np.divide(shared, union, out=shared, where=union > 0)
+    np.divide(shared, union, out=shared)  # never empty: start and end make a bigram
     return np.subtract(1.0, shared, out=shared)
 
 
-def _hamming(failures: Sequence[Failure]) -> np.ndarray:
-    """Share of differing fields among the termination and each check that failed anywhere."""
+def _hamming(failures: Sequence[Failure], others: Sequence[Failure] | None = None) -> np.ndarray:
+    """Share of differing fields among the termination and each check that failed anywhere, shape (n, m)."""
     import numpy as np
 
-    ends = {end: i for i, end in enumerate(sorted({f.termination for f in failures}))}
-    codes = np.array([ends[f.termination] for f in failures])
-    marks = _indicator([f.failed_checks for f in failures])
-    sizes = marks.sum(axis=1)
-    out: np.ndarray = marks @ marks.T
+    every = [*failures, *(others or ())]
+    ends = {end: i for i, end in enumerate(sorted({f.termination for f in every}))}
+    names = columns_of(f.failed_checks for f in every)
+    codes = np.array([ends[f.termination] for f in every])
+    marks = indicator([f.failed_checks for f in every], names)
+    n = len(failures)
+    start = 0 if others is None else n
+    left, right = marks[:n], marks[start:]
+    out: np.ndarray = left @ right.T
     out *= -2.0
-    out += sizes[:, None] + sizes[None, :]
-    out += codes[:, None] != codes[None, :]
-    out /= np.float32(1 + marks.shape[1])
+    out += left.sum(axis=1)[:, None] + right.sum(axis=1)[None, :]
+    out += codes[:n, None] != codes[None, start:]
+    out /= np.float32(1 + len(names))
     return out
 
 
@@ -167,14 +200,17 @@ def layout(matrix: np.ndarray) -> np.ndarray:
     means = squared.mean(axis=0)
     values, axes = np.linalg.eigh(-0.5 * (squared - means - means[:, None] + squared.mean()))
     values, axes = values[::-1][:2], axes[:, ::-1][:, :2]
-    axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), range(axes.shape[1])])  # eigenvectors have no sign
+    axes = axes * np.sign(
+        axes[np.abs(axes).argmax(axis=0), range(axes.shape[1])]
+    )  # eigenvectors have no sign
     scale = np.divide(1.0, np.sqrt(values), out=np.zeros_like(values), where=values > 1e-9)
     # Landmark scaling (de Silva and Tenenbaum 2004): the same formula places landmarks and the rest.
     spots = -0.5 * (matrix[:, marks].astype(np.float64) ** 2 - means) @ (axes * scale)
-    return _spread(np.pad(spots, ((0, 0), (0, 2 - spots.shape[1]))))
+    return spread(np.pad(spots, ((0, 0), (0, 2 - spots.shape[1]))))
 
 
-def _spread(spots: np.ndarray) -> np.ndarray:
+def spread(spots: np.ndarray) -> np.ndarray:
+    """Positions with those at one place moved apart in a small spiral; changes and returns ``spots``."""
     import numpy as np
 
     width = float(np.ptp(spots, axis=0).max()) or 1.0

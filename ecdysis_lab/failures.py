@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import NamedTuple
 
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.records import Disclosure, Failure, Intervention, LabError, Message, Trajectory
@@ -31,7 +31,8 @@ _YES = re.compile(
 )
 
 
-class Bad(NamedTuple):
+@dataclass(frozen=True)
+class Bad:
     """The first thing that went wrong: message index, kind, tool (or empty), and one line about it."""
 
     index: int
@@ -92,7 +93,8 @@ def is_write(tool: str, writes: frozenset[str] | None = None) -> bool:
     return tool in writes if writes is not None else tool.startswith(WRITE_PREFIXES)
 
 
-class Step(NamedTuple):
+@dataclass(frozen=True)
+class Step:
     """A call with its outcome (``ok``, ``error`` or ``unanswered``) and the message indices of both."""
 
     index: int
@@ -113,7 +115,7 @@ def steps(messages: Sequence[Message]) -> list[Step]:
             if k is not None:
                 open_.remove(k)
                 outcome = "error" if message.error else "ok"
-                out[k] = out[k]._replace(outcome=outcome, result_index=i, result=message.content or "")
+                out[k] = replace(out[k], outcome=outcome, result_index=i, result=message.content or "")
             continue
         if message.calls:
             open_ = list(range(len(out), len(out) + len(message.calls)))
@@ -155,7 +157,9 @@ def first_bad(trajectory: Trajectory, writes: frozenset[str] | None = None) -> B
     done = steps(trajectory.messages)
     for step in done:
         if step.outcome == "error":
-            return Bad(step.result_index, "error", step.call.name, f"{step.call.name}: {shorten(step.result, 160)}")
+            return Bad(
+                step.result_index, "error", step.call.name, f"{step.call.name}: {shorten(step.result, 160)}"
+            )
     harness = next((i for i in trajectory.interventions if i.action in ("refuse", "fault")), None)
     if harness is not None:
         return _harness_bad(trajectory, harness)
@@ -173,16 +177,28 @@ def _loop(done: Sequence[Step]) -> Bad | None:
         same = list(group)
         if len(same) >= LOOP:
             third = same[LOOP - 1]
-            return Bad(third.index, "loop", third.call.name, f"{third.call.name}: same call {len(same)} times in a row")
+            return Bad(
+                third.index,
+                "loop",
+                third.call.name,
+                f"{third.call.name}: same call {len(same)} times in a row",
+            )
     return None
 
 
-def _unconfirmed(messages: Sequence[Message], done: Sequence[Step], writes: frozenset[str] | None) -> Bad | None:
+def _unconfirmed(
+    messages: Sequence[Message], done: Sequence[Step], writes: frozenset[str] | None
+) -> Bad | None:
     for step in done:
         if step.outcome == "ok" and is_write(step.call.name, writes):
             said = next((m.content or "" for m in reversed(messages[: step.index]) if m.role == "user"), "")
             if not _YES.search(said):
-                return Bad(step.index, "unconfirmed", step.call.name, f"{step.call.name}: written without the user's yes")
+                return Bad(
+                    step.index,
+                    "unconfirmed",
+                    step.call.name,
+                    f"{step.call.name}: written without the user's yes",
+                )
     return None
 
 
@@ -203,7 +219,9 @@ def card(
     lines = [f"Ended: {trajectory.termination or 'unknown'}"]
     if checks:
         lines.append(f"Failed checks: {', '.join(checks)}")
-    lines.append(f"First thing wrong: {f'[{bad.index}] {bad.what}' if bad else 'nothing visible in the tool calls'}")
+    lines.append(
+        f"First thing wrong: {f'[{bad.index}] {bad.what}' if bad else 'nothing visible in the tool calls'}"
+    )
     lines.append(f"Calls: {_collapsed(path)}")
     lines.append("Last exchanges:")
     start = max(len(trajectory.messages) - LAST_MESSAGES, 0)

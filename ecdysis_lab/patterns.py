@@ -6,13 +6,13 @@ Noise stays noise. Everything is deterministic: the same failures give the same 
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ecdysis_lab.distance import Weights, distances, layout, text_of
-from ecdysis_lab.failures import shorten
+from ecdysis_lab.distance import EQUAL, Weights, distances, layout, nearest, spread, text_of
+from ecdysis_lab.naming import names_of, quote_of, terms
 from ecdysis_lab.records import Embedder, Failure, Pattern, Patterns
 
 if TYPE_CHECKING:
@@ -21,14 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Weights", "cluster", "distances", "find_patterns", "signature"]
 
 FEW = 10  # below this, density means nothing: group by signature
-SAMPLED = 12_000  # above this, patterns are found on a sample of this size
+SAMPLED, SAMPLE = 12_000, 6_000  # above the first, patterns are found on a sample of the second
 ROUNDS, SHARE, LARGEST_ROUND = 20, 0.8, 800  # subsampling for the stability
-
-_WORD = re.compile(r"[^\W\d_]{3,}(?:_[^\W\d_]+)*")
-_STOP = frozenset(
-    "the and for you your with that this have has was are not but can could would will from into been were any "
-    "please error call tool result nothing visible more than its they there which what who how".split()
-)
 
 
 def cluster_size(n: int) -> tuple[int, int]:
@@ -71,7 +65,7 @@ def _by_size(labels: Sequence[int]) -> np.ndarray:
 
 
 def signature(failure: Failure) -> tuple[str, ...]:
-    """Termination, failed checks, and kind and tool of the first bad thing: what few failures are grouped by."""
+    """Termination, failed checks, tool of the first bad thing: what few failures are grouped by."""
     what = failure.first_bad_what.split(":")[0] if failure.first_bad_what else ""
     return (failure.termination, *failure.failed_checks, what)
 
@@ -79,7 +73,7 @@ def signature(failure: Failure) -> tuple[str, ...]:
 def find_patterns(
     failures: Sequence[Failure],
     embedder: Embedder | None = None,
-    weights: Weights = Weights(),
+    weights: Weights = EQUAL,
     seed: int = 0,
     stability: bool = True,
 ) -> Patterns:
@@ -99,7 +93,9 @@ def find_patterns(
     """
     items = sorted(failures, key=lambda f: f.key)
     if not items:
-        return Patterns((), {}, {}, "signature", "none", 1.0, None, ("No failures: there is nothing to group.",))
+        return Patterns(
+            (), {}, {}, "signature", "none", 1.0, None, ("No failures: there is nothing to group.",)
+        )
     if len(items) < FEW:
         return _few(items)
     if len(items) > SAMPLED:
@@ -174,11 +170,14 @@ def _noise(items: Sequence[Failure], labels: np.ndarray, matrix: np.ndarray) -> 
     return out
 
 
-def _describe(items: Sequence[Failure], labels: Sequence[int], matrix: np.ndarray) -> tuple[Pattern, ...]:
+def _describe(items: Sequence[Failure], labels: Iterable[int], matrix: np.ndarray) -> tuple[Pattern, ...]:
     """Patterns with names, medoids and quotes."""
     import numpy as np
 
-    groups = [[i for i, label in enumerate(labels) if label == j] for j in range(max(labels, default=-1) + 1)]
+    found_in: dict[int, list[int]] = defaultdict(list)
+    for i, label in enumerate(labels):
+        found_in[int(label)].append(i)
+    groups = [found_in[j] for j in sorted(found_in) if j >= 0]
     names = names_of([[terms(items[i]) for i in group] for group in groups])
     found = []
     for j, group in enumerate(groups):
@@ -188,49 +187,6 @@ def _describe(items: Sequence[Failure], labels: Sequence[int], matrix: np.ndarra
         members = tuple(items[i].key for i in group)
         found.append(Pattern(j, names[j], quote_of(central), members, central.key, tasks))
     return tuple(found)
-
-
-def quote_of(failure: Failure) -> str:
-    """One line of a card: the first bad thing where there is one, else the last thing the agent said or did."""
-    if failure.first_bad_what:
-        return failure.first_bad_what
-    lines = failure.card.split("\n")
-    acts = [line for line in lines if re.match(r"\[\d+\] (assistant:|call )", line)]
-    return shorten(re.sub(r"^\[\d+\] ", "", acts[-1] if acts else lines[0]), 160)
-
-
-def terms(failure: Failure) -> frozenset[str]:
-    """What a name may be made of: outcomes of tools, words of errors, how it ended, what was checked."""
-    found = {token.replace(":", " ") for token in failure.path if not token.endswith(":ok")}
-    found |= {token.split(":")[0] for token in failure.path}
-    words = [w for w in _WORD.findall(failure.first_bad_what.lower().partition(":")[2]) if w not in _STOP]
-    found |= set(words) | {f"{a} {b}" for a, b in zip(words, words[1:], strict=False)}
-    found |= {f"{check} check" for check in failure.failed_checks}
-    if failure.termination != "user_stop":
-        found.add(f"ended by {failure.termination}")
-    return frozenset(found)
-
-
-def names_of(groups: Sequence[Sequence[frozenset[str]]], top: int = 3) -> list[str]:
-    """Name of each group: its terms with the highest class-based TF-IDF (Grootendorst 2022).
-
-    A term counts once per failure, so that one long failure does not name its pattern.
-    """
-    counts = [Counter(term for found in group for term in found) for group in groups]
-    overall = Counter[str]()
-    for count in counts:
-        overall.update(count)
-    mean = sum(overall.values()) / max(len(groups), 1)
-    names = []
-    for group, count in zip(groups, counts, strict=True):
-        score = {t: c / len(group) * math.log(1 + mean / overall[t]) for t, c in count.items()}
-        ranked = sorted((t for t in score if 2 * count[t] >= len(group)), key=lambda t: (-score[t], t))
-        chosen: list[str] = []
-        for term in ranked:
-            if len(chosen) < top and not any(set(term.split()) & set(c.split()) for c in chosen):
-                chosen.append(term)
-        names.append(" · ".join(chosen) or "mixed")
-    return names
 
 
 def _stability(matrix: np.ndarray, labels: np.ndarray, rng: np.random.Generator) -> float:
@@ -243,7 +199,9 @@ def _stability(matrix: np.ndarray, labels: np.ndarray, rng: np.random.Generator)
     for _ in range(ROUNDS if n <= LARGEST_ROUND else ROUNDS // 4):
         part = rng.choice(n, size, replace=False)
         part.sort()
-        scores.append(float(adjusted_rand_score(labels[part], cluster(matrix[part][:, part], cluster_size(n)))))
+        scores.append(
+            float(adjusted_rand_score(labels[part], cluster(matrix[part][:, part], cluster_size(n))))
+        )
     return round(sum(scores) / len(scores), 4)
 
 
@@ -291,10 +249,49 @@ def _ward(matrix: np.ndarray, labels: np.ndarray, grouped: Sequence[int]) -> lis
     agreement = float(adjusted_rand_score(labels[list(part)], ward))
     if agreement >= 0.5:
         return []
-    return [f"Ward's method with {k} groups disagrees (ARI {agreement:.2f}): the borders between patterns are soft."]
+    return [
+        f"Ward's method with {k} groups disagrees (ARI {agreement:.2f}): the borders between patterns are soft."
+    ]
 
 
 def _sampled(
     items: Sequence[Failure], embedder: Embedder | None, weights: Weights, seed: int, stability: bool
 ) -> Patterns:
-    raise NotImplementedError
+    """Patterns of a seeded sample; every other failure joins its nearest sampled one by path and checks."""
+    import numpy as np
+
+    chosen = np.sort(np.random.default_rng(seed).choice(len(items), SAMPLE, replace=False)).tolist()
+    sample = [items[i] for i in chosen]
+    found = _by_density(sample, embedder, weights, seed, stability)
+    inside = set(chosen)
+    rest = [failure for i, failure in enumerate(items) if i not in inside]
+    near = [sample[j].key for j in nearest(rest, sample, weights)]
+    label = {key: p.id for p in found.patterns for key in p.members}
+    joined: dict[int, list[Failure]] = defaultdict(list)
+    noise = dict(found.noise)
+    for failure, key in zip(rest, near, strict=True):
+        if key in label:
+            joined[label[key]].append(failure)
+        else:
+            noise[failure.key] = found.noise[key]
+    patterns = tuple(
+        replace(
+            p,
+            members=(*p.members, *(f.key for f in joined[p.id])),
+            tasks=tuple(sorted({*p.tasks, *(f.task_id for f in joined[p.id])})),
+        )
+        for p in found.patterns
+    )
+    keys = [*found.layout, *(f.key for f in rest)]
+    spots = spread(np.array([*found.layout.values(), *(found.layout[key] for key in near)]))
+    warning = (
+        f"Sampled mode: {len(items)} failures are too many to compare each pair, so patterns were found on "
+        f"{SAMPLE} drawn by seed {seed}; the others joined their nearest by path and checks, without the text."
+    )
+    return replace(
+        found,
+        patterns=patterns,
+        noise=noise,
+        layout={key: (float(x), float(y)) for key, (x, y) in zip(keys, spots, strict=True)},
+        warnings=(warning, *found.warnings),
+    )

@@ -1,4 +1,4 @@
-"""The informative quarter: failures that add execution paths, defects and representativeness, each with its reason.
+"""The informative quarter: failures that add execution paths, defects and representativeness.
 
 Coverage of a set of failures is the mean of three shares: tool-outcome bigrams seen, (pattern, failed check)
 pairs seen, and how closely every failure is matched by a chosen one. It is monotone and submodular, so the
@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ecdysis_lab.distance import bigrams
+from ecdysis_lab.distance import bigrams, columns_of, indicator
 from ecdysis_lab.records import Failure, LabError, Patterns, Pick, Subset
 
 if TYPE_CHECKING:
@@ -56,10 +56,7 @@ class Coverage:
         """Jaccard of the paths; failures of another pattern count half."""
         import numpy as np
 
-        columns = {item: j for j, item in enumerate(sorted(self.all_steps))}
-        marks = np.zeros((len(self.steps), len(columns)), dtype=np.float32)
-        for row, items in enumerate(self.steps):
-            marks[row, [columns[item] for item in items]] = 1.0
+        marks = indicator(self.steps, columns_of([self.all_steps]))
         shared = marks @ marks[chosen].T
         sizes = marks.sum(axis=1)
         shared /= sizes[:, None] + sizes[None, chosen] - shared
@@ -70,7 +67,7 @@ class Coverage:
         return out
 
     def parts(self, i: int) -> tuple[float, float, float]:
-        """What failure ``i`` would add: new bigrams, new pairs (counts), gained representativeness (share)."""
+        """What failure ``i`` would add: new bigrams, new pairs, representativeness gained."""
         import numpy as np
 
         closer = float(np.maximum(self.similar[i] - self.best, 0.0).sum() / self.full) if self.full else 0.0
@@ -147,7 +144,7 @@ def pick_quarter(
     budget : how many; see ``budget_of``.
     pins : keys that must be in, first and in this order.
     excludes : keys that must stay out.
-    noise_share_cap : whether noise may take at most its share of the failures; pins count and are never refused.
+    noise_share_cap : whether noise may take at most its share of the failures; pins are never refused.
     seed : seed of the random band and of ties in large inputs.
     band : number of random subsets for the band; 0 for none.
 
@@ -247,7 +244,9 @@ def _reason(coverage: Coverage, patterns: Patterns, i: int, first: bool) -> str:
     known = any(j == label for j, _ in coverage.seen_pairs)
     said = []
     if pairs and not known:
-        said.append(f"opens pattern {label} ({name})" + (f" with the failed check {', '.join(new)}" if new else ""))
+        said.append(
+            f"opens pattern {label} ({name})" + (f" with the failed check {', '.join(new)}" if new else "")
+        )
     elif pairs:
         said.append(f"adds the failed check {', '.join(new) or 'none'} to pattern {label} ({name})")
     if steps:
@@ -258,7 +257,13 @@ def _reason(coverage: Coverage, patterns: Patterns, i: int, first: bool) -> str:
     where = "" if label < 0 or pairs else f" (pattern {label})"
     if not said:
         return f"repeats what is covered{where}; it fills the budget."
-    return ", ".join(said[:-1]) + (" and " if len(said) > 1 else "") + said[-1] + (" (noise)" if label < 0 else where) + "."
+    return (
+        ", ".join(said[:-1])
+        + (" and " if len(said) > 1 else "")
+        + said[-1]
+        + (" (noise)" if label < 0 else where)
+        + "."
+    )
 
 
 def _oddness(step: tuple[str, str]) -> tuple[bool, bool, tuple[str, str]]:
@@ -276,7 +281,10 @@ def _band(
         return ()
     curves = np.stack([coverage.curve(rng.permutation(n)[:size].tolist()) for _ in range(rounds)])
     low, middle, high = np.percentile(curves, [5, 50, 95], axis=0)
-    return tuple((round(float(a), 4), round(float(b), 4), round(float(c), 4)) for a, b, c in zip(low, middle, high, strict=True))
+    return tuple(
+        (round(float(a), 4), round(float(b), 4), round(float(c), 4))
+        for a, b, c in zip(low, middle, high, strict=True)
+    )
 
 
 def random_quarter(failures: Sequence[Failure], budget: int | float | None = None, seed: int = 0) -> Subset:
