@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import functools
 import importlib
-import json
 import logging
 import os
 import queue
 import random
-import re
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from ecdysis_lab import answers, errors
 from ecdysis_lab.answers import assistant_dict, to_openai
 from ecdysis_lab.budget import Budget
 from ecdysis_lab.errors import BudgetExceeded, ContentError, LLMError, PermanentError, TransientError
-from ecdysis_lab.records import Completion, LabError, Usage
+from ecdysis_lab.params import ModelParams
+from ecdysis_lab.records import Completion, Usage
 
 __all__ = [
     "Budget", "BudgetExceeded", "ContentError", "LLMError", "ModelParams", "PermanentError", "TransientError",
@@ -41,65 +39,6 @@ MODEL_FORMS = (
 )
 EMPTY_RETRIES = 2
 LONGEST_WAIT_SECONDS = 120.0
-_SECRET = re.compile(
-    r"api_?key|secret|password|credential|headers|(?<!per)_token$|authorization", re.IGNORECASE
-)
-_OWN_ARGUMENTS = frozenset(
-    "model messages tools seed metadata timeout num_retries max_retries stream response_format temperature"
-    " max_tokens api_base base_url drop_params".split()
-)
-
-
-@dataclass(frozen=True)
-class ModelParams:
-    """How a model is asked.
-
-    Parameters
-    ----------
-    temperature : sampling temperature.
-    api_base : server URL for vLLM, llama.cpp, Ollama and the like.
-    max_tokens : longest answer in tokens.
-    timeout_seconds : wall clock of one attempt.
-    extra : further LiteLLM arguments, e.g. ``top_p`` or ``input_cost_per_token``.
-
-    Raises
-    ------
-    LabError: ``extra`` holds a key, or an argument that this module sets itself.
-    """
-
-    temperature: float = 0.0
-    api_base: str | None = None
-    max_tokens: int | None = None
-    timeout_seconds: float = 120.0
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name in self.extra:
-            if _SECRET.search(name):
-                raise LabError(
-                    f"extra.{name}: keys come from the environment only; set the provider's variable"
-                )
-            if name in _OWN_ARGUMENTS:
-                raise LabError(f"extra.{name} is set by the lab; extra takes LiteLLM arguments such as top_p")
-
-    def to_json(self) -> str:
-        """What can change an answer, as JSON text for ``Trial.model_params``: no key, no timeout."""
-        values = {
-            "temperature": self.temperature,
-            "api_base": _without_login(self.api_base),
-            "max_tokens": self.max_tokens,
-            "extra": self.extra or None,
-        }
-        return json.dumps(
-            {name: value for name, value in values.items() if value is not None}, sort_keys=True
-        )
-
-
-def _without_login(url: str | None) -> str | None:
-    if url is None:
-        return None
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 @functools.cache
@@ -262,10 +201,10 @@ def _attempt(request: dict[str, Any], timeout_seconds: float) -> tuple[Completio
     started = time.perf_counter()
     failure: LLMError | None = None
     try:
-        response = ask() if simulated else _within(timeout_seconds, ask)
+        response = _unlogged(ask) if simulated else _within(timeout_seconds, ask)
     except Exception as raised:  # LiteLLM lets its own, OpenAI's and httpx's classes through
-        if simulated and not hasattr(raised.__context__, "status_code"):
-            raise  # a bug of ours, not weather
+        if simulated and not hasattr(raised.__context__ or raised, "status_code"):
+            raise  # a bug of ours, which LiteLLM wraps as a connection error
         failure = errors.typed(raised, model, _key_names)
     seconds = time.perf_counter() - started
     if failure is None and not response.choices:
@@ -277,6 +216,16 @@ def _attempt(request: dict[str, Any], timeout_seconds: float) -> tuple[Completio
         return answers.read(response, request, usage), usage
     except ContentError as nothing:
         return nothing, replace(usage, calls=0)
+
+
+def _unlogged(work: Callable[[], Any]) -> Any:
+    """Run ``work`` without LiteLLM's callbacks, since a simulated call's metadata may hold gold."""
+    try:
+        from litellm._internal_context import internal_sub_call as quiet
+    except ImportError:  # other versions of LiteLLM
+        return work()
+    with quiet():
+        return work()
 
 
 def _within(seconds: float, work: Callable[[], Any]) -> Any:

@@ -569,6 +569,8 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]
             )
             if kwargs["messages"][-1]["content"] == "bug":
                 raise KeyError("no such slip")
+            if kwargs["messages"][-1]["content"] == "misuse":
+                raise litellm.BadRequestError("asked without a task", model="sim/small", llm_provider="sim")
             answer = {"message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}
             usage = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
             return litellm.ModelResponse(choices=[answer], usage=usage, model="small")
@@ -597,6 +599,28 @@ def test_a_bug_in_sim_is_loud_and_not_retried(simulated: list[dict[str, Any]]) -
     with pytest.raises(Exception, match="no such slip") as caught:
         llm.complete("agent", "sim/small", [{"role": "user", "content": "bug"}])
     assert not isinstance(caught.value, llm.LLMError) and len(simulated) == 1
+
+
+def test_misuse_of_sim_stops_at_once(simulated: list[dict[str, Any]]) -> None:
+    with pytest.raises(PermanentError, match="asked without a task"):
+        llm.complete("agent", "sim/small", [{"role": "user", "content": "misuse"}])
+    assert len(simulated) == 1
+
+
+def test_no_callback_sees_what_sim_is_told(
+    simulated: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import litellm
+
+    heard: list[str] = []
+    monkeypatch.setattr(litellm, "success_callback", [lambda kwargs, *_: heard.append(kwargs["model"])])
+    llm.complete("agent", "sim/small", HELLO, metadata={"gold": ["a"]})
+    with OpenAIServer([text("Done.")]) as server:
+        ask(server)
+        deadline = time.monotonic() + 5
+        while not heard and time.monotonic() < deadline:
+            time.sleep(0.02)
+    assert heard == ["tiny"]  # the real call is heard, as users of Langfuse and the like expect
 
 
 def test_the_scripted_server_streams_calls_text_and_usage() -> None:
