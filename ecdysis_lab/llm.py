@@ -73,6 +73,11 @@ def _provider(model: str) -> str:
 def check_model(model: str, params: ModelParams | None = None) -> None:
     """Check a model name and its keys without a network call.
 
+    Parameters
+    ----------
+    model : any LiteLLM name.
+    params : how it is asked; with an ``api_base`` no key is required.
+
     Raises
     ------
     LabError: unknown provider or ``sim`` profile (lists the forms), or a missing key (names its variable).
@@ -119,11 +124,15 @@ def complete(  # noqa: PLR0913
     ----------
     role : who asks (``agent``, ``user``, a review role, ``editor``); ``sim`` gets it in its metadata.
     model : any LiteLLM name.
-    messages, tools : OpenAI messages and ``{"type": "function", "function": {...}}`` schemas, sent as given.
+    messages : OpenAI chat messages, sent as given.
+    tools : schemas ``{"type": "function", "function": {...}}``, sent as given.
+    params : sampling, server, time-out.
     seed : sampling seed; it changes when an empty answer is asked for again.
     metadata : for ``sim`` models only (it may hold gold); no other provider and no callback ever gets it.
     budget : checked before every attempt and charged after it, answer or not.
+    response_format : for a JSON answer, in OpenAI's form.
     max_attempts : attempts before a transient error is raised.
+    sleep : waits between attempts.
 
     Raises
     ------
@@ -238,7 +247,7 @@ def _within(seconds: float, work: Callable[[], Any]) -> Any:
     def run() -> None:
         try:
             box.put((work(), None))
-        except Exception as raised:
+        except Exception as raised:  # noqa: BLE001 - handed to the caller below
             box.put((None, raised))
 
     threading.Thread(target=run, daemon=True, name="llm-call").start()

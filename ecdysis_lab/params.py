@@ -13,10 +13,10 @@ from ecdysis_lab.records import LabError
 _SECRET = re.compile(
     r"api_?key|secret|password|credential|headers|(?<!per)_token$|authorization", re.IGNORECASE
 )
-_OWN_ARGUMENTS = frozenset(
-    "model messages tools seed metadata timeout num_retries max_retries stream response_format temperature"
-    " max_tokens api_base base_url drop_params".split()
-)
+_OWN_ARGUMENTS = (
+    "model", "messages", "tools", "seed", "metadata", "timeout", "num_retries", "max_retries", "stream",
+    "response_format", "temperature", "max_tokens", "api_base", "base_url", "drop_params",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -44,9 +44,8 @@ def told(path: Path) -> Iterator[None]:
 class RunFolder:
     """The files of one run; made by ``open``.
 
-    Attributes
+    Parameters
     ----------
-    run_id : name of the run.
     folder : ``root/runs/<run_id>``.
     """
 

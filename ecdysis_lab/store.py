@@ -88,7 +88,7 @@ class Store:
         self.__init__(state["root"])  # type: ignore[misc]
 
     def _connection(self) -> sqlite3.Connection:
-        """This thread's connection; a forked child opens its own, since SQLite forbids sharing one."""
+        """Connection of the calling thread; a forked child opens its own, SQLite forbids sharing one."""
         mine = getattr(self._local, "connection", None)
         if mine is not None and self._local.pid == os.getpid():
             return mine  # type: ignore[no-any-return]
@@ -122,6 +122,10 @@ class Store:
 
         A scored one is never replaced; a user fault is replaced by a scored one only. An infrastructure error
         goes to a log of its own and does not count as finished.
+
+        Parameters
+        ----------
+        trajectory : what a trial left.
 
         Returns
         -------
@@ -178,7 +182,7 @@ class Store:
         ----------
         keys : trial keys; the answer keeps their order, without unknown ones. None for all, ordered by
             benchmark, split, task, model, harness, seed.
-        filters : a value, or a list of values, by field: see ``FILTERS``.
+        **filters : a value, or a list of values, by field: see ``FILTERS``.
 
         Raises
         ------

@@ -464,7 +464,7 @@ def test_a_dollar_budget_on_an_unknown_price_stops_after_one_call_and_says_why()
     budget = Budget(max_usd=1.0)
     with OpenAIServer(default=text("Done.")) as server:
         ask(server, budget=budget)
-        with pytest.raises(BudgetExceeded, match="LiteLLM has no price .* set max_tokens"):
+        with pytest.raises(BudgetExceeded, match=r"LiteLLM has no price .* set max_tokens"):
             ask(server, budget=budget)
     assert len(server.requests) == 1
 
@@ -474,7 +474,7 @@ def test_a_time_budget_stops_and_does_not_sleep_past_its_end() -> None:
         with pytest.raises(BudgetExceeded, match=r"max_seconds=30 .*a retry would wait 60.0 s") as caught:
             ask(server, budget=Budget(max_seconds=30))
         assert caught.value.usage.attempts == 1
-        with pytest.raises(BudgetExceeded, match="max_seconds=30 is used up: 4[01]"):
+        with pytest.raises(BudgetExceeded, match=r"max_seconds=30 is used up: 4[01]"):
             ask(server, budget=Budget(max_seconds=30, started=time.time() - 40))
     assert len(server.requests) == 1
 
