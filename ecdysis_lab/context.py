@@ -62,6 +62,7 @@ def build_context(
     contract: str,
     policy: str,
     tools: Sequence[dict[str, Any]],
+    rejected: Sequence[str] = (),
     max_tokens: int = 60_000,
 ) -> Context:
     """Write the context.
@@ -71,6 +72,7 @@ def build_context(
     failures, patterns, subset : the round's failures, their patterns and the quarter to read.
     passing : passing trajectories of the same round; only their acts are used.
     harness : the current harness. contract : text of the harness contract. policy, tools : of the benchmark.
+    rejected : proposals of earlier rounds that a gate rejected, one line each.
     max_tokens : budget; excerpts are cut first, then acts, then policy.
     """
     by_key = {f.key: f for f in failures}
@@ -80,6 +82,7 @@ def build_context(
     fixed = [
         "# Harness contract\n" + contract,
         _pattern_table(patterns, failures),
+        "# Proposals rejected in earlier rounds\n" + ("\n".join(f"- {r}" for r in rejected) or "(none)"),
         "# Current harness\n" + _sources(harness),
         "# Tools\n" + "\n".join(f"- {t['name']} ({t['kind']}): {t['description'].splitlines()[0]}" for t in tools),
         "# Policy\n" + policy,

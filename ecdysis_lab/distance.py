@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ecdysis_lab.failures import clean
 from ecdysis_lab.records import Failure, LabError
+from ecdysis_lab.transcript import clean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 LANDMARKS = 800  # above this many failures the layout is computed from landmarks
 
 _STEP = re.compile(r"^\[\d+\] |(?<=: )\[\d+\] ", re.MULTILINE)
+_CALL = re.compile(r"\[\d+\] (call|ok) ")
 _CODED = re.compile(r"[#\w@.:/+-]*\d[\w@.:/+-]*")
 _PUNCTUATION = re.compile(r"[{}\[\]\"'|*#$,;:()→]+")
 
@@ -45,9 +46,11 @@ EQUAL = Weights()
 def text_of(failure: Failure) -> str:
     """The card as the embedder gets it: no step numbers, no codes or numbers, little punctuation.
 
-    Codes, dates and amounts name the task, not the cause, and they are costly in tokens.
+    Codes, dates and amounts name the task, not the cause. Calls and good results among the last exchanges are
+    left out: the path holds them, and their arguments cost many tokens.
     """
-    text = _STEP.sub("", failure.card).replace("_", " ")
+    lines = [line for line in failure.card.split("\n") if not _CALL.match(line)]
+    text = _STEP.sub("", "\n".join(lines)).replace("_", " ")
     return "\n".join(clean(_PUNCTUATION.sub(" ", _CODED.sub(" ", line))) for line in text.split("\n"))
 
 

@@ -7,28 +7,40 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
-from ecdysis_lab.hooks import Call
 from ecdysis_lab.records import Disclosure, Failure, Intervention, LabError, Message, Trajectory
+from ecdysis_lab.transcript import Step, is_write, outline, shorten, steps
+
+__all__ = ["Bad", "find_failures", "first_bad", "outline", "path_of", "to_failure"]
 
 DISCLOSURES = ("transcript", "checks", "scenario")
-WRITE_PREFIXES = ("book", "cancel", "update", "modify", "exchange", "return", "send")
 LOOP = 3  # identical calls in a row that count as a loop
 LAST_MESSAGES = 6
-LINE_CHARS = 240
-CALL_CHARS = 400
+CARD_CHARS = 160
+CALL_CHARS = 240
 PATH_TOKENS = 40
 
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _YES = re.compile(
     r"\b(yes|yeah|yep|yup|confirm\w*|proceed|go ahead|sure|ok|okay|agree\w*|please do|sounds good|that works|"
     r"correct|sí|oui|ja|sim|да|igen|tak|evet)\b|是|好的|确认|はい|예|네",
     re.IGNORECASE,
 )
+_CLAIM = re.compile(
+    r"\bsuccessfully (cancel|book|updat|chang|modif|upgrad|exchang|return|sent|send|issu)\w*", re.IGNORECASE
+)
+_VERBS = {  # word of a claim -> prefixes of the tools that would do it
+    "cancel": ("cancel",),
+    "book": ("book", "create"),
+    "exchang": ("exchange",),
+    "return": ("return",),
+    "sent": ("send",),
+    "send": ("send",),
+    "issu": ("send", "create"),
+}
 
 
 @dataclass(frozen=True)
@@ -39,88 +51,6 @@ class Bad:
     kind: str
     tool: str
     what: str
-
-
-def clean(text: str) -> str:
-    """Text on one line: no ANSI codes, no control characters, single spaces. HTML stays as it is."""
-    return " ".join(_CONTROL.sub(" ", _ANSI.sub("", text)).split())
-
-
-def shorten(text: str, limit_chars: int) -> str:
-    """Cleaned text of at most ``limit_chars`` characters, the cut marked with an ellipsis."""
-    # Cut before cleaning too: a 200k-token result must not be scanned whole for one line of it.
-    flat = clean(text[: 4 * limit_chars + 200])
-    return flat if len(flat) <= limit_chars else flat[: max(limit_chars - 1, 0)] + "…"
-
-
-def outline(messages: Sequence[Message], limit_chars: int = LINE_CHARS) -> list[str]:
-    """One parseable line per message, several where a message makes several calls.
-
-    ``[3] user: text``, ``[4] assistant: text``, ``[5] call tool {json}``, ``[6] ok tool: result``,
-    ``[7] error tool: message``. The number is the index into ``messages``; system messages are left out.
-
-    Parameters
-    ----------
-    messages : a transcript, oldest first.
-    limit_chars : most characters of a text or result; the JSON of a call is never cut.
-
-    Returns
-    -------
-    Lines in order, each without a line break.
-    """
-    names = _names(messages)
-    return [line for i, m in enumerate(messages) for line in _lines(i, m, names, limit_chars)]
-
-
-def _lines(i: int, message: Message, names: dict[str, str], limit_chars: int) -> Iterator[str]:
-    if message.role == "tool":
-        tool = message.name or names.get(message.call_id, "tool")
-        yield f"[{i}] {'error' if message.error else 'ok'} {tool}: {shorten(message.content or '', limit_chars)}"
-    elif message.role != "system":
-        if message.content and message.content.strip():
-            yield f"[{i}] {message.role}: {shorten(message.content, limit_chars)}"
-        for call in message.calls:
-            yield f"[{i}] call {call.name} {json.dumps(call.arguments, ensure_ascii=False, sort_keys=True)}"
-
-
-def _names(messages: Sequence[Message]) -> dict[str, str]:
-    """Tool name by call id, for tool messages that carry no name."""
-    return {c.id: c.name for m in messages for c in m.calls if c.id}
-
-
-def is_write(tool: str, writes: frozenset[str] | None = None) -> bool:
-    """Whether a tool changes state: by the given names, else by the verb its name starts with."""
-    return tool in writes if writes is not None else tool.startswith(WRITE_PREFIXES)
-
-
-@dataclass(frozen=True)
-class Step:
-    """A call with its outcome (``ok``, ``error`` or ``unanswered``) and the message indices of both."""
-
-    index: int
-    call: Call
-    outcome: str
-    result_index: int
-    result: str
-
-
-def steps(messages: Sequence[Message]) -> list[Step]:
-    """Calls of a transcript in order, each joined with its result (by call id, else by position)."""
-    out: list[Step] = []
-    open_: list[int] = []  # positions in `out` that still wait for a result
-    for i, message in enumerate(messages):
-        if message.role == "tool":
-            found = next((k for k in open_ if message.call_id and out[k].call.id == message.call_id), None)
-            k = found if found is not None else (open_[0] if open_ else None)
-            if k is not None:
-                open_.remove(k)
-                outcome = "error" if message.error else "ok"
-                out[k] = replace(out[k], outcome=outcome, result_index=i, result=message.content or "")
-            continue
-        if message.calls:
-            open_ = list(range(len(out), len(out) + len(message.calls)))
-            out += [Step(i, call, "unanswered", i, "") for call in message.calls]
-    return out
 
 
 def path_of(trajectory: Trajectory) -> tuple[str, ...]:
@@ -135,7 +65,7 @@ def path_of(trajectory: Trajectory) -> tuple[str, ...]:
 
 
 def _message_index(trajectory: Trajectory, step: int) -> int:
-    """Index into ``messages`` that stands where ``context[step]`` does; the context holds refusals besides."""
+    """Index into ``messages`` that stands where ``context[step]`` does; the context also holds refusals."""
     messages, at = trajectory.messages, 0
     for seen in trajectory.context[:step]:
         for j in range(at, len(messages)):
@@ -152,7 +82,10 @@ def first_bad(trajectory: Trajectory, writes: frozenset[str] | None = None) -> B
     """The first thing that went wrong, by how sure the transcript is of it.
 
     First tool error; else first refusal or fault of the harness; else a loop (three identical calls in a
-    row); else the first write without the user's yes right before it; else None.
+    row); else the first write without the user's yes right before it; else a claim of a write that was never
+    made; else None. On 100 recorded GPT-4o airline trials an unconfirmed write stands in 21% of the failures
+    and in no success, a tool error in 21% and 9%; ending without a write, or a transfer to a human, is
+    commoner in successes, so neither counts as wrong here.
     """
     done = steps(trajectory.messages)
     for step in done:
@@ -163,7 +96,11 @@ def first_bad(trajectory: Trajectory, writes: frozenset[str] | None = None) -> B
     harness = next((i for i in trajectory.interventions if i.action in ("refuse", "fault")), None)
     if harness is not None:
         return _harness_bad(trajectory, harness)
-    return _loop(done) or _unconfirmed(trajectory.messages, done, writes)
+    return (
+        _loop(done)
+        or _unconfirmed(trajectory.messages, done, writes)
+        or _claimed(trajectory.messages, done, writes)
+    )
 
 
 def _harness_bad(trajectory: Trajectory, act: Intervention) -> Bad:
@@ -202,6 +139,20 @@ def _unconfirmed(
     return None
 
 
+def _claimed(messages: Sequence[Message], done: Sequence[Step], writes: frozenset[str] | None) -> Bad | None:
+    for i, message in enumerate(messages):
+        claim = _CLAIM.search(message.content or "") if message.role == "assistant" else None
+        if claim is None:
+            continue
+        prefixes = _VERBS.get(claim.group(1).lower())
+        made = [
+            s.call.name for s in done if s.index < i and s.outcome == "ok" and is_write(s.call.name, writes)
+        ]
+        if not any(prefixes is None or name.startswith(prefixes) for name in made):
+            return Bad(i, "claim", "", f"claimed without the call: {shorten(claim.group(0), 60)}")
+    return None
+
+
 def _collapsed(path: Sequence[str]) -> str:
     """Path as text, runs joined (``search:ok x3``), the middle of a very long one left out."""
     runs = [(token, len(list(group))) for token, group in groupby(path)]
@@ -213,9 +164,14 @@ def _collapsed(path: Sequence[str]) -> str:
 
 
 def card(
-    trajectory: Trajectory, checks: Sequence[str], bad: Bad | None, path: Sequence[str], scenario: str = ""
+    trajectory: Trajectory,
+    checks: Sequence[str],
+    bad: Bad | None,
+    path: Sequence[str],
+    writes: frozenset[str] | None = None,
+    scenario: str = "",
 ) -> str:
-    """The evidence card as text: termination, checks, first bad thing, path, last exchanges, scenario."""
+    """The evidence card: termination, checks, first bad thing, path, writes, last exchanges, scenario."""
     lines = [f"Ended: {trajectory.termination or 'unknown'}"]
     if checks:
         lines.append(f"Failed checks: {', '.join(checks)}")
@@ -223,9 +179,11 @@ def card(
         f"First thing wrong: {f'[{bad.index}] {bad.what}' if bad else 'nothing visible in the tool calls'}"
     )
     lines.append(f"Calls: {_collapsed(path)}")
+    made = Counter(token[:-3] for token in path if token.endswith(":ok") and is_write(token[:-3], writes))
+    lines.append(f"Writes: {', '.join(t if n == 1 else f'{t} x{n}' for t, n in made.items()) or 'none'}")
     lines.append("Last exchanges:")
     start = max(len(trajectory.messages) - LAST_MESSAGES, 0)
-    last = [s for s in outline(trajectory.messages) if int(s[1 : s.index("]")]) >= start]
+    last = [s for s in outline(trajectory.messages, CARD_CHARS) if int(s[1 : s.index("]")]) >= start]
     lines += [s if len(s) <= CALL_CHARS else s[: CALL_CHARS - 1] + "…" for s in last]
     if scenario:
         lines.append(f"Scenario: {shorten(scenario, 2000)}")
@@ -273,7 +231,7 @@ def to_failure(
         first_bad=bad.index if bad else None,
         first_bad_what=bad.what if bad else "",
         path=path,
-        card=card(trajectory, checks, bad, path, hidden),
+        card=card(trajectory, checks, bad, path, writes, hidden),
         trajectory=trajectory,
     )
 

@@ -9,6 +9,7 @@ import ast
 import difflib
 import functools
 import hashlib
+import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -89,13 +90,9 @@ def load(path_or_name: str | Path) -> Harness:
             strays.append((entry.name, "must be a plain file, not a link or folder; it is not loaded"))
         elif not entry.name.startswith((".", "__pycache__")) and entry.suffix != ".md":
             strays.append((entry.name, f"is never loaded; a harness has only {', '.join(FILES)}"))
-    return _from_bytes(folder, raw, tuple(strays))
-
-
-def _from_bytes(folder: Path, raw: Mapping[str, bytes], strays: tuple[tuple[str, str], ...] = ()) -> Harness:
     files = {name: data.decode("utf-8", errors="replace") for name, data in sorted(raw.items())}
     switches, _ = _read_switches(files.get(SWITCHES_FILE, ""))
-    return Harness(folder, identity(raw), files, switches, strays)
+    return Harness(folder, identity(raw), files, switches, tuple(strays))
 
 
 def identity(raw: Mapping[str, bytes]) -> str:
@@ -124,26 +121,27 @@ def copy(harness: Harness, out: str | Path) -> Harness:
 
 
 def switch(
-    harness: Harness, layers: Mapping[str, bool] | None = None, rules: Mapping[str, bool] | None = None
+    harness: Harness,
+    out: str | Path,
+    layers: Mapping[str, bool] | None = None,
+    rules: Mapping[str, bool] | None = None,
 ) -> Harness:
-    """The same harness with layers or rules switched on or off, in memory and with its own hash.
+    """Copy a harness to ``out`` with layers or rules switched on or off there.
 
     Raises
     ------
-    LabError: a layer that does not exist.
+    LabError: a layer that does not exist, or an ``out`` that already holds something.
     """
     unknown = sorted(set(layers or {}) - set(LAYER_FILES))
     if unknown:
         raise LabError(f"layers: {unknown[0]!r} is not one of: {', '.join(LAYER_FILES)}")
-    merged = {
-        "layers": {**harness.switches["layers"], **(layers or {})},
-        "rules": {**harness.switches["rules"], **(rules or {})},
-    }
     lines: list[str] = []
-    for table, values in merged.items():
-        lines += [f"[{table}]", *(f'"{name}" = {str(on).lower()}' for name, on in sorted(values.items()))]
-    files = {**harness.files, SWITCHES_FILE: "\n".join(lines) + "\n"}
-    return _from_bytes(harness.path, {name: text.encode() for name, text in files.items()}, harness.strays)
+    for table, changed in (("layers", layers or {}), ("rules", rules or {})):
+        values = {**harness.switches[table], **changed}
+        lines += [f"[{table}]", *(f"{json.dumps(name)} = {str(on).lower()}" for name, on in sorted(values.items()))]
+    copy(harness, out)
+    (Path(out) / SWITCHES_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return load(out)
 
 
 def diff(a: Harness, b: Harness) -> str:

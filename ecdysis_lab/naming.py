@@ -6,51 +6,17 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 
-from ecdysis_lab.failures import shorten
 from ecdysis_lab.records import Failure
+from ecdysis_lab.transcript import is_write, shorten, steps
 
-_WORD = re.compile(r"[^\W\d_]{3,}(?:_[^\W\d_]+)*")
-_STOP = frozenset(
-    {
-        "the",
-        "and",
-        "for",
-        "you",
-        "your",
-        "with",
-        "that",
-        "this",
-        "have",
-        "has",
-        "was",
-        "are",
-        "not",
-        "but",
-        "can",
-    }
-    | {
-        "could",
-        "would",
-        "will",
-        "from",
-        "into",
-        "been",
-        "were",
-        "any",
-        "please",
-        "error",
-        "call",
-        "tool",
-        "result",
-    }
-    | {"more", "than", "its", "they", "there", "which", "what", "who", "how", "does", "did"}
-)
+READS = 0.3  # weight of a tool that was only read from: it says where, not what went wrong
+_CODED = re.compile(r"\S*\d\S*")
+_BAD = {"refused": "refused", "unanswered": "cut off"}
 
 
 def quote_of(failure: Failure) -> str:
-    """One line of a card: the first bad thing where there is one, else the last thing the agent said or did."""
+    """One line of a card: the first bad thing where there is one, else the agent's last words or call."""
     if failure.first_bad_what:
         return failure.first_bad_what
     lines = failure.card.split("\n")
@@ -58,35 +24,67 @@ def quote_of(failure: Failure) -> str:
     return shorten(re.sub(r"^\[\d+\] ", "", acts[-1] if acts else lines[0]), 160)
 
 
-def terms(failure: Failure) -> frozenset[str]:
-    """What a name may be made of: outcomes of tools, words of errors, how it ended, what was checked."""
-    found = {token.replace(":", " ") for token in failure.path if not token.endswith(":ok")}
-    found |= {token.split(":")[0] for token in failure.path}
-    words = [w for w in _WORD.findall(failure.first_bad_what.lower().partition(":")[2]) if w not in _STOP]
-    found |= set(words) | {f"{a} {b}" for a, b in pairwise(words)}
-    found |= {f"{check} check" for check in failure.failed_checks}
-    if failure.termination != "user_stop":
-        found.add(f"ended by {failure.termination}")
-    return frozenset(found)
+def terms(failure: Failure) -> dict[str, float]:
+    """What a name may be made of, with weights: errors, writes, how it ended, failed checks, tools read."""
+    found: dict[str, float] = {}
+    done = steps(failure.trajectory.messages)
+    for step in done:
+        tool = step.call.name
+        if step.outcome == "error":
+            found[f"{tool} error: {gist(step.result)}"] = 1.0
+            found[f"{tool} error"] = 0.9
+        elif tool.startswith("transfer"):
+            found["handed to a human"] = 1.0
+        elif is_write(tool):
+            found[f"{tool} made"] = 0.8
+        else:
+            found[tool] = READS
+    if not any(step.outcome == "ok" and is_write(step.call.name) for step in done):
+        found["no write made"] = 1.0
+    for token in failure.path:
+        tool, _, outcome = token.rpartition(":")
+        if outcome in _BAD:
+            found[f"{tool} {_BAD[outcome]}"] = 1.0
+    tool, _, what = failure.first_bad_what.partition(": ")
+    if what.startswith(("written without", "same call")):
+        found[f"{tool} {'repeated' if what.startswith('same') else 'without a yes'}"] = 1.2
+    elif tool.startswith(("claimed", "harness")):
+        found[tool] = 1.2
+    found |= {f"{check} check failed": 0.8 for check in failure.failed_checks}
+    if failure.termination not in ("user_stop", "agent_stop", "transfer"):
+        found[f"ended by {failure.termination}"] = 1.0
+    return found
 
 
-def names_of(groups: Sequence[Sequence[frozenset[str]]], top: int = 3) -> list[str]:
+def gist(error: str) -> str:
+    """The first words of an error message without codes, e.g. ``payment amount does not add up``."""
+    text = re.sub(r"^\W*(error\W*)+", "", shorten(error, 200), flags=re.IGNORECASE)
+    words = _CODED.sub("", re.split(r"[,.;(]", text)[0]).split()
+    return " ".join(words[:7])
+
+
+def names_of(groups: Sequence[Sequence[dict[str, float]]], top: int = 3) -> list[str]:
     """Name of each group: its terms with the highest class-based TF-IDF (Grootendorst 2022).
 
-    A term counts once per failure, so that one long failure does not name its pattern.
+    A term counts once per failure, so that one long failure does not name its pattern, and it must hold for
+    at least half of the group. What nearly all failures share names none, and each tool is named once.
     """
     counts = [Counter(term for found in group for term in found) for group in groups]
+    weight = {term: w for group in groups for found in group for term, w in found.items()}
     overall = Counter[str]()
     for count in counts:
         overall.update(count)
     mean = sum(overall.values()) / max(len(groups), 1)
+    total = sum(map(len, groups))
     names = []
     for group, count in zip(groups, counts, strict=True):
-        score = {t: c / len(group) * math.log(1 + mean / overall[t]) for t, c in count.items()}
-        ranked = sorted((t for t in score if 2 * count[t] >= len(group)), key=lambda t: (-score[t], t))
+        score = {t: weight[t] * c / len(group) * math.log(1 + mean / overall[t]) for t, c in count.items()}
+        common = [t for t in score if 2 * count[t] >= len(group)]
+        telling = [t for t in common if overall[t] < 0.8 * total] or common
+        ranked = sorted(telling, key=lambda t: (-score[t], t))
         chosen: list[str] = []
         for term in ranked:
-            if len(chosen) < top and not any(set(term.split()) & set(c.split()) for c in chosen):
+            if len(chosen) < top and term.split()[0] not in {c.split()[0] for c in chosen}:
                 chosen.append(term)
         names.append(" · ".join(chosen) or "mixed")
     return names

@@ -111,8 +111,8 @@ def _few(items: Sequence[Failure]) -> Patterns:
     labels = [next(j for j, group in enumerate(order) if i in group) for i in range(len(items))]
     matrix = distances(items, None)
     warning = (
-        f"Only {len(items)} failure{'s' if len(items) > 1 else ''}: grouped by signature (termination, failed "
-        f"checks, first thing wrong), since density says nothing under {FEW}."
+        f"Only {len(items)} failure{'s' if len(items) > 1 else ''}: grouped by signature (termination, "
+        f"failed checks, first thing wrong), since density says nothing under {FEW}."
     )
     spots = {f.key: (float(x), float(y)) for f, (x, y) in zip(items, layout(matrix), strict=True)}
     return Patterns(_describe(items, labels, matrix), {}, spots, "signature", "none", 1.0, None, (warning,))
@@ -225,7 +225,7 @@ def _doubts(
         top = sum(max(c.values()) for c in by_pattern.values()) / len(grouped)
         if top >= 0.7:
             found.append(
-                f"You clustered tasks: {top:.0%} of the grouped failures share their pattern's commonest task. "
+                f"You clustered tasks: {top:.0%} of the grouped failures share their pattern's main task. "
                 "Lower the text weight or add tasks before reading causes into it."
             )
     if share < 0.9:
@@ -249,9 +249,7 @@ def _ward(matrix: np.ndarray, labels: np.ndarray, grouped: Sequence[int]) -> lis
     agreement = float(adjusted_rand_score(labels[list(part)], ward))
     if agreement >= 0.5:
         return []
-    return [
-        f"Ward's method with {k} groups disagrees (ARI {agreement:.2f}): the borders between patterns are soft."
-    ]
+    return [f"Ward's method with {k} groups disagrees (ARI {agreement:.2f}): the borders are soft."]
 
 
 def _sampled(
@@ -286,7 +284,7 @@ def _sampled(
     spots = spread(np.array([*found.layout.values(), *(found.layout[key] for key in near)]))
     warning = (
         f"Sampled mode: {len(items)} failures are too many to compare each pair, so patterns were found on "
-        f"{SAMPLE} drawn by seed {seed}; the others joined their nearest by path and checks, without the text."
+        f"{SAMPLE} drawn by seed {seed}; the others joined their nearest by path and checks, not by text."
     )
     return replace(
         found,

@@ -104,6 +104,9 @@ class _Walk:
 
     def _compare(self, step: int, verdict: Verdict, call: Call | None, ran: Call | None, message: Message) -> None:
         act = tool_key(call) if call else f"reply: {(message.content or '')[:120]}"
+        if call is not None and call.id in self.results and self.results[call.id].error:
+            self.same &= not isinstance(verdict, (Refuse, Rewrite))  # what the environment rejected may change
+            return
         if isinstance(verdict, Refuse):
             self.differences.append(Difference(step, "refused", act, verdict.rule, f"{verdict.reason} {verdict.option}"))
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -123,6 +123,7 @@ def rollout(
     budget: llm.Budget | None = None,
     progress: Progress | None = None,
     what: str = "trials",
+    on_new: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
     """Run what the store does not have yet; return everything asked for, ordered by seed, then task.
 
@@ -134,6 +135,7 @@ def rollout(
     ----------
     setup, tasks, harness, seeds : what to run. store : where trials are kept.
     workers : how many at a time. budget : shared budget. progress : called with (what, done, total).
+    on_new : called with each trajectory that had to be run, before it is stored.
     """
     jobs = {setup.trial(t, harness.hash, s).key: (t, s) for s in seeds for t in tasks}
     have = store.have(jobs)
@@ -143,6 +145,8 @@ def rollout(
     for attempt in range(1 + INFRA_RETRIES):
         todo = [jobs[k] for k in jobs if k not in have]
         for trajectory in _parallel(setup, todo, harness.path, workers, budget):
+            if on_new:
+                on_new(trajectory)
             store.put(trajectory)
             if trajectory.status == "infra_error":
                 failed[trajectory.key] = trajectory

@@ -73,7 +73,7 @@ class ForkServer:
 
     @contextlib.contextmanager
     def _whole_exchange(self) -> Iterator[None]:
-        """Drop the server when an exchange breaks off (Ctrl-C): the next answer would be read as another's."""
+        """Drop the server when an exchange breaks off (Ctrl-C), lest its answer be taken for the next one's."""
         try:
             yield
         except BaseException:

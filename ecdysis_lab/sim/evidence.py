@@ -50,13 +50,22 @@ class Excerpt:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The whole context: excerpts, acts that succeeded (tool -> argument objects), tool kinds, policy, source."""
+    """The whole context.
+
+    Parameters
+    ----------
+    excerpts : failed trials. acts : tool -> argument objects that succeeded. kinds : tool -> read, write, other.
+    policy : its lines. source : the current harness. recurring : ids of the patterns over two tasks or more.
+    rejected : proposals that a gate rejected in earlier rounds.
+    """
 
     excerpts: tuple[Excerpt, ...]
     acts: dict[str, list[dict[str, Any]]]
     kinds: dict[str, str]
     policy: tuple[str, ...]
     source: str
+    recurring: frozenset[int] = frozenset()
+    rejected: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,6 +111,8 @@ def parse(text: str) -> Evidence:
         kinds=dict(re.findall(r"^- (\w+) \((read|write|other)\):", section("Tools"), re.M)),
         policy=tuple(line.strip("-* ").strip() for line in whole_policy.splitlines() if line.strip("-* #")),
         source=text.partition("\n# Current harness\n")[2].partition("\n# Tools\n")[0],
+        rejected=section("Proposals rejected"),
+        recurring=frozenset(int(p) for p in re.findall(r"^- P(\d+) recurring:", section("Patterns"), re.M)),
     )
 
 

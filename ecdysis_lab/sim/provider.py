@@ -161,3 +161,5 @@ def register() -> None:
     from ecdysis_lab.sim.custom_llm import SimLLM
 
     litellm.custom_provider_map.append({"provider": "sim", "custom_handler": SimLLM()})
+    free = {"input_cost_per_token": 0.0, "output_cost_per_token": 0.0, "litellm_provider": "sim", "mode": "chat"}
+    litellm.register_model({f"sim/{name}": dict(free) for name in (*PROFILES, "user", "reviewer")})

@@ -52,10 +52,12 @@ def reply(messages: Sequence[dict[str, Any]]) -> str:
 
 def object_to(finding: Finding, evidence: Evidence) -> str:
     """Why a finding falls, or an empty string."""
-    if len(finding.tasks) < 2:
-        return f"it is seen on {len(finding.tasks)} task only, so it is auxiliary"
+    if len(finding.tasks) < 2 and finding.pattern not in evidence.recurring:
+        return "it is seen on one task only and its pattern does not recur"
     if json.dumps(finding.guard, sort_keys=True) in evidence.source:
         return "the harness has this guard already"
+    if json.dumps(finding.guard, sort_keys=True) in evidence.rejected:
+        return "a gate rejected it in an earlier round"
     broken = finding.breaks(evidence)
     return f"it would change an act that succeeds: {broken}" if broken else ""
 

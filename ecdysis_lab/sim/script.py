@@ -62,8 +62,7 @@ class Script:
         if self.at("deny"):
             yield from self._deny()
             return
-        if not self._opening_plan():
-            yield from self._say("I can help with that. Could you tell me your name and zip code, so that I can verify you?")
+        yield from self._identify()
         for call in self._opening_plan():
             last = bool(writes) and call is writes[-1]
             fine = (yield from self._write(call, last)) if call in writes else (yield from self._read(call))
@@ -83,8 +82,13 @@ class Script:
             return self.scene.plan
         return [Call("get_user_details", {"user_id": user}), *self.scene.plan]
 
+    def _identify(self) -> Generator[Act, str, None]:
+        if not any(self.scene.kinds.get(c.name) == "read" for c in self._opening_plan()):
+            yield from self._say("I can help with that. Could you tell me your name and zip code, so that I can verify you?")
+
     def _deny(self) -> Generator[Act, str, None]:
         """A blunder: read what is there, then turn the customer away."""
+        yield from self._identify()
         for call in [c for c in self._opening_plan() if self.scene.kinds.get(c.name) == "read"]:
             yield call
         self.log[self.at("deny")[0].name] = "fatal"
@@ -152,16 +156,18 @@ class Script:
     def _slipped(self, slip: Slip, wrong: list[Call], right: Call | None, confirm: bool = False) -> Play:
         """Make the wrong calls; correct after a refusal or error with the profile's chance, else give up."""
         self.log[slip.name] = "fired"
+        harm = False
         for call in wrong:
             seen = yield call
             refused, failed = seen.startswith(REFUSED), self._failed(seen)
             if not refused and not failed:
+                harm = harm or not slip.form
                 continue
             chance = self.profile.recover if refused else self.profile.recover_error
             if not self.lucky(slip.name, chance, "refusal" if refused else "error"):
                 self.log[slip.name] = "fatal"
                 return False
-            self.log[slip.name] = "corrected"
+            self.log[slip.name] = "fatal" if harm else "corrected"
             if right is None:
                 return True
             if confirm:
