@@ -1,0 +1,52 @@
+"""Figures: table in, Plotly figure out.
+
+Each drawing function takes one DataFrame (its columns are listed in the function's docstring) and returns a
+plain ``go.Figure``. ``frames`` builds those tables from ``summary.json`` and from records. ``stamp`` writes the
+footer; ``save`` and ``save_all`` write HTML, PNG, SVG and CSV.
+"""
+
+from ecdysis_lab.figures.arms import gains, transfer
+from ecdysis_lab.figures.costs import cost_accuracy, phases
+from ecdysis_lab.figures.export import find_chrome, save, save_all
+from ecdysis_lab.figures.frames import (
+    cost_frame,
+    coverage_frame,
+    gains_frame,
+    measured_frame,
+    patterns_frame,
+    phases_frame,
+    published_frame,
+    rounds_frame,
+    transfer_frame,
+)
+from ecdysis_lab.figures.maps import coverage, pattern_map
+from ecdysis_lab.figures.published import reference
+from ecdysis_lab.figures.style import ARM_COLOURS, Footer, arm_colour, stamp
+from ecdysis_lab.figures.training import rounds
+
+__all__ = [
+    "ARM_COLOURS",
+    "Footer",
+    "arm_colour",
+    "cost_accuracy",
+    "cost_frame",
+    "coverage",
+    "coverage_frame",
+    "find_chrome",
+    "gains",
+    "gains_frame",
+    "measured_frame",
+    "pattern_map",
+    "patterns_frame",
+    "phases",
+    "phases_frame",
+    "published_frame",
+    "reference",
+    "rounds",
+    "rounds_frame",
+    "save",
+    "save_all",
+    "stamp",
+    "transfer",
+    "transfer_frame",
+]

@@ -1,0 +1,283 @@
+"""The tables behind the figures, from ``summary.json`` and from records. Shares are in [0, 1]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ecdysis_lab.records import Failure, LabError, Patterns, Subset
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BASELINE = "direct"
+PUBLISHED = Path(__file__).resolve().parents[2] / "data" / "reference"
+
+
+def gains_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
+    """One row per arm and model.
+
+    Returns
+    -------
+    DataFrame with columns arm, model, benchmark, accuracy, ci_low, ci_high, pass_at_3, pass_hat_3, n_tasks,
+    n_trials, infra_errors, user_faults, simulated.
+    """
+    import pandas as pd
+
+    return pd.DataFrame([_arm_row(summary, *cell) for cell in _cells(summary)])
+
+
+def _cells(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """(arm, model, metrics) of a summary.
+
+    Raises
+    ------
+    LabError: a summary without an arms block.
+    """
+    if not summary.get("arms"):
+        raise LabError("summary.json has no arms block: the run has not been evaluated yet")
+    for arm, models in summary["arms"].items():
+        for model, metrics in models.items():
+            yield arm, model, metrics
+
+
+def _arm_row(summary: Mapping[str, Any], arm: str, model: str, metrics: Mapping[str, Any]) -> dict[str, Any]:
+    low, high = metrics.get("accuracy_ci95") or (None, None)
+    return {
+        "arm": arm,
+        "model": model,
+        "benchmark": summary.get("benchmark", ""),
+        "accuracy": metrics["accuracy"],
+        "ci_low": low,
+        "ci_high": high,
+        "pass_at_3": metrics.get("pass@3"),
+        "pass_hat_3": metrics.get("pass^3"),
+        "n_tasks": metrics["n_tasks"],
+        "n_trials": metrics["n_trials"],
+        "infra_errors": metrics.get("infra_errors", 0),
+        "user_faults": metrics.get("user_faults", 0),
+        "simulated": bool(summary.get("simulated")),
+    }
+
+
+def transfer_frame(summary: Mapping[str, Any], train_model: str | None = None) -> pd.DataFrame:
+    """Gain of each arm over ``direct`` on each model.
+
+    Parameters
+    ----------
+    summary : content of ``summary.json``.
+    train_model : the model that the harness was trained on; default is ``summary["train_model"]``, if there.
+
+    Returns
+    -------
+    DataFrame with columns arm, model, benchmark, baseline, accuracy, gain, gain_low, gain_high, trained_on,
+    n_tasks, n_trials, simulated. ``gain_low`` and ``gain_high`` come from ``difference_ci95`` of the arms block
+    (``paired_difference`` against ``direct``) and are missing without it.
+
+    Raises
+    ------
+    LabError: the summary holds no arm ``direct`` to compare with.
+    """
+    import pandas as pd
+
+    base = {model: metrics for arm, model, metrics in _cells(summary) if arm == BASELINE}
+    if not base:
+        raise LabError(
+            f"transfer compares with arm {BASELINE!r}; the summary has {', '.join(summary['arms'])}"
+        )
+    train_model, rows = train_model or summary.get("train_model"), []
+    for arm, model, metrics in _cells(summary):
+        if arm == BASELINE or model not in base:
+            continue
+        row = _arm_row(summary, arm, model, metrics)
+        low, high = metrics.get("difference_ci95") or (None, None)
+        before = base[model]["accuracy"]
+        gain = None if None in (before, metrics["accuracy"]) else metrics["accuracy"] - before
+        row |= {"baseline": before, "gain": gain, "gain_low": low, "gain_high": high}
+        rows.append({**row, "trained_on": model == train_model})
+    keep = (
+        "arm model benchmark baseline accuracy gain gain_low gain_high trained_on n_tasks n_trials simulated"
+    )
+    return pd.DataFrame(rows, columns=keep.split(" "))
+
+
+def rounds_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
+    """One row per arm and round.
+
+    Returns
+    -------
+    DataFrame with columns arm, round, failures, patterns, recurring, subset, verdict, gate, score_before,
+    score_after, gained, lost, editor_calls, simulated. ``gained`` and ``lost`` are counts of tasks;
+    ``score_after`` is missing where the rerun was not reached.
+    """
+    import pandas as pd
+
+    columns = "arm round failures patterns recurring subset verdict gate score_before score_after gained lost"
+    rows = []
+    for arm, training in summary.get("training", {}).items():
+        for entry in training["rounds"] if isinstance(training, Mapping) else training:
+            flips = {side: _count(entry.get(side, 0)) for side in ("gained", "lost")}
+            rows.append({**entry, **flips, "arm": arm, "simulated": bool(summary.get("simulated"))})
+    return pd.DataFrame(rows, columns=[*columns.split(" "), "editor_calls", "simulated"])
+
+
+def _count(value: Any) -> int:
+    """Number of tasks from a count or from a list of ids."""
+    return int(value) if isinstance(value, int | float) else len(value or ())
+
+
+def _training(summary: Mapping[str, Any], arm: str) -> Mapping[str, Any]:
+    training = summary.get("training", {}).get(arm, {})
+    return training if isinstance(training, Mapping) else {}
+
+
+def cost_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
+    """Accuracy beside what training the arm's harness took.
+
+    Returns
+    -------
+    DataFrame with the columns of ``gains_frame`` and training_cost_usd, training_tokens,
+    training_wall_seconds. Arms that are not trained cost 0; an unknown price stays missing.
+    """
+    frame = gains_frame(summary)
+    trained = summary.get("training", {})
+    for column, read in (
+        ("training_cost_usd", lambda t: t.get("cost_usd")),
+        ("training_tokens", _tokens),
+        ("training_wall_seconds", lambda t: t.get("wall_seconds")),
+    ):
+        value = {arm: read(_training(summary, arm)) if arm in trained else 0.0 for arm in summary["arms"]}
+        frame[column] = frame["arm"].map(value).astype("float64")
+    return frame
+
+
+def _tokens(training: Mapping[str, Any]) -> float | None:
+    parts = training.get("prompt_tokens"), training.get("completion_tokens")
+    return None if None in parts else float(sum(parts))
+
+
+def phases_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
+    """Wall clock by phase of each arm's training.
+
+    Returns
+    -------
+    DataFrame with columns arm, phase, seconds, simulated; from ``phase_seconds`` (phase -> seconds) of each
+    arm's training block, or its ``wall_seconds`` as one phase ``training``.
+    """
+    import pandas as pd
+
+    rows = []
+    for arm in summary.get("training", {}):
+        training = _training(summary, arm)
+        known = training.get("phase_seconds") or {"training": training.get("wall_seconds")}
+        rows += [{"arm": arm, "phase": p, "seconds": s} for p, s in known.items() if s is not None]
+    frame = pd.DataFrame(rows, columns=["arm", "phase", "seconds"])
+    return frame.assign(simulated=bool(summary.get("simulated")))
+
+
+def patterns_frame(patterns: Patterns, failures: Sequence[Failure], simulated: bool = False) -> pd.DataFrame:
+    """One row per failure on the map.
+
+    Returns
+    -------
+    DataFrame with columns key, x, y, pattern (-1 for noise), pattern_name, pattern_tasks, recurring, medoid,
+    task_id, model, termination, failed_checks, first_bad_what, nearest, similarity, picked, simulated.
+    ``picked`` is False throughout: set it from ``subset.keys`` to ring the subset on the map.
+    """
+    import pandas as pd
+
+    of = {key: p for p in patterns.patterns for key in p.members}
+    rows = []
+    for failure in failures:
+        x, y = patterns.layout[failure.key]
+        pattern = of.get(failure.key)
+        nearest, similarity = patterns.noise.get(failure.key, (-1, None))
+        rows.append(
+            {
+                "key": failure.key,
+                "x": x,
+                "y": y,
+                "pattern": pattern.id if pattern else -1,
+                "pattern_name": pattern.name if pattern else "noise",
+                "pattern_tasks": len(pattern.tasks) if pattern else 0,
+                "recurring": bool(pattern and pattern.recurring),
+                "medoid": bool(pattern and pattern.medoid == failure.key),
+                "task_id": failure.task_id,
+                "model": failure.model,
+                "termination": failure.termination,
+                "failed_checks": ", ".join(failure.failed_checks),
+                "first_bad_what": failure.first_bad_what,
+                "nearest": nearest,
+                "similarity": similarity,
+                "picked": False,
+                "simulated": simulated,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def coverage_frame(subset: Subset, simulated: bool = False) -> pd.DataFrame:
+    """One row per pick of a subset.
+
+    Returns
+    -------
+    DataFrame with columns pick (1, 2, ...), key, gain, reason, coverage, random_low, random_median,
+    random_high, budget, n_failures, origin, simulated.
+    """
+    import pandas as pd
+
+    columns = "pick key gain reason coverage random_low random_median random_high budget n_failures origin simulated"
+    rows = []
+    for i, pick in enumerate(subset.picks):
+        low, median, high = subset.random_band[i] if i < len(subset.random_band) else (None, None, None)
+        covered = subset.coverage[i] if i < len(subset.coverage) else None
+        head = [i + 1, pick.key, pick.gain, pick.reason, covered, low, median, high]
+        rows.append([*head, subset.budget, subset.n_failures, subset.origin, simulated])
+    return pd.DataFrame(rows, columns=columns.split(" "))
+
+
+def published_frame(folder: Path = PUBLISHED) -> pd.DataFrame:
+    """Published results of the paper by arm, from ``data/reference/arms.csv``.
+
+    Returns
+    -------
+    DataFrame with columns arm, metric (``accuracy``, ``pass@3``, ``pass^3``), value, source.
+
+    Raises
+    ------
+    LabError: the file is not there.
+    """
+    import pandas as pd
+
+    path = folder / "arms.csv"
+    if not path.is_file():
+        raise LabError(
+            f"published figures are read from arms.csv in the reference folder; not found in {folder}"
+        )
+    frame = pd.read_csv(path)
+    return frame.assign(value=frame["value_percent"] / 100)[["arm", "metric", "value", "source"]]
+
+
+def measured_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
+    """Measured means over the models of a run, in the shape of ``published_frame``.
+
+    Returns
+    -------
+    DataFrame with columns arm, metric, value, source, n_models, n_tasks, n_trials, simulated. A metric that is
+    None for any model of an arm is left out.
+    """
+    import pandas as pd
+
+    rows = []
+    for arm, group in gains_frame(summary).groupby("arm", sort=False):
+        for metric, column in (("accuracy", "accuracy"), ("pass@3", "pass_at_3"), ("pass^3", "pass_hat_3")):
+            if group[column].notna().all():
+                row = {"arm": arm, "metric": metric, "value": group[column].astype(float).mean()}
+                counts = {
+                    "n_models": len(group),
+                    "n_tasks": group["n_tasks"].max(),
+                    "n_trials": group["n_trials"].max(),
+                }
+                rows.append({**row, "source": f"run {summary['run_id']}", **counts})
+    return pd.DataFrame(rows).assign(simulated=bool(summary.get("simulated")))

@@ -1,0 +1,249 @@
+"""One look for every figure: colours of the arms, fonts, canvas, footer, SIMULATED mark."""
+
+from __future__ import annotations
+
+import hashlib
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ecdysis_lab.records import LabError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+
+# After Okabe and Ito, apart in lightness too, so that they survive colour blindness and grey print. The two
+# Ecdysis arms are two shades of one hue.
+ARM_COLOURS: dict[str, str] = {
+    "direct": "#4D4D4D",
+    "human": "#CC79A7",
+    "self-evolution": "#E69F00",
+    "ecdysis-no-fdcr": "#56B4E9",
+    "ecdysis": "#0072B2",
+}
+OTHER_COLOURS = ("#009E73", "#D55E00", "#7A5195", "#8C6D31")
+INK, SOFT, FAINT, ALARM = "#222222", "#5F6368", "#E3E5E8", "#B30000"
+FONT = "Arial, Helvetica, Liberation Sans, sans-serif"
+WIDTH, HEIGHT, EDGE = 1000, 600, 24
+FOOTER_CHARS = 158
+
+
+def arm_colour(arm: str) -> str:
+    """Colour of an arm; an arm outside the five keeps one of four further colours, chosen by its name."""
+    if arm in ARM_COLOURS:
+        return ARM_COLOURS[arm]
+    return OTHER_COLOURS[hashlib.md5(arm.encode(), usedforsecurity=False).digest()[0] % len(OTHER_COLOURS)]
+
+
+def arm_order(arms: Iterable[str]) -> list[str]:
+    """Distinct arms in the order of ``ARM_COLOURS``, further ones behind by name."""
+    rank = list(ARM_COLOURS)
+    return sorted(set(arms), key=lambda a: (rank.index(a) if a in rank else len(rank), a))
+
+
+def arm_label(arm: str) -> str:
+    """Arm name behind a swatch of its colour, for tick labels."""
+    return f'<span style="color:{arm_colour(arm)}">⬤</span> {arm}'
+
+
+@dataclass(frozen=True)
+class Footer:
+    """What a reader needs in order to find the run behind a figure.
+
+    Parameters
+    ----------
+    run_id, commit, seed : identity of the run.
+    models : names of the models shown.
+    embedder : name of the embedder, or empty where none was used.
+    tokens_seen : share of card tokens that the embedder saw, in [0, 1], or None.
+    simulated : whether any model was simulated.
+    """
+
+    run_id: str
+    commit: str
+    seed: int
+    models: Sequence[str] = ()
+    embedder: str = ""
+    tokens_seen: float | None = None
+    simulated: bool = False
+
+    @classmethod
+    def of(cls, summary: Mapping[str, Any], embedder: str = "", tokens_seen: float | None = None) -> Footer:
+        """Footer of a run from its ``summary.json``; models are those of the arms block."""
+        models = sorted({m for by_model in summary["arms"].values() for m in by_model})
+        return cls(
+            str(summary["run_id"]),
+            str(summary["commit"]),
+            int(summary["seed"]),
+            models,
+            embedder,
+            tokens_seen,
+            bool(summary["simulated"]),
+        )
+
+    @property
+    def text(self) -> str:
+        """The footer as one line of plain text."""
+        parts = [f"run {self.run_id}", f"commit {self.commit[:12] or 'unknown'}", f"seed {self.seed}"]
+        if self.models:
+            parts.append(f"models {', '.join(self.models)}")
+        if self.embedder:
+            seen = "" if self.tokens_seen is None else f" ({self.tokens_seen:.0%} of tokens seen)"
+            parts.append(f"embedder {self.embedder}{seen}")
+        if self.simulated:
+            parts.append("SIMULATED: planted-defect models, not a result about real ones")
+        return " · ".join(parts)
+
+
+def base(title: str, subtitle: str, *, height: int = HEIGHT, **margin: int) -> dict[str, Any]:
+    """Layout keys that every figure shares; ``margin`` overrides l, r, t, b in pixels."""
+    return {
+        "template": "none",
+        "width": WIDTH,
+        "height": height,
+        "margin": {"l": 80, "r": 30, "t": 96, "b": 108, **margin},
+        "font": {"family": FONT, "size": 13, "color": INK},
+        "paper_bgcolor": "white",
+        "plot_bgcolor": "white",
+        "showlegend": False,
+        "hoverlabel": {"align": "left", "font": {"family": FONT, "size": 13}},
+        "title": {
+            "text": f"<b>{title}</b>",
+            "x": EDGE / WIDTH,
+            "xanchor": "left",
+            "y": 1 - 20 / height,
+            "yanchor": "top",
+            "font": {"size": 19, "color": INK},
+            "subtitle": {"text": subtitle, "font": {"size": 13, "color": SOFT}},
+        },
+    }
+
+
+def axis(title: str = "", **more: Any) -> dict[str, Any]:
+    """Keys of a quiet axis: faint grid, no line, title with its unit."""
+    look = {"gridcolor": FAINT, "zeroline": False, "ticks": "", "title": {"text": title, "standoff": 8}}
+    return {**look, "tickfont": {"size": 12}, **more}
+
+
+def need(frame: pd.DataFrame, columns: Iterable[str], figure: str) -> None:
+    """Refuse a table that a figure cannot draw.
+
+    Raises
+    ------
+    LabError: a missing column, or no row.
+    """
+    missing = [c for c in columns if c not in frame.columns]
+    if missing:
+        raise LabError(
+            f"figure {figure} needs column {missing[0]!r}; the table has {', '.join(frame.columns)}"
+        )
+    if frame.empty:
+        raise LabError(f"figure {figure} has nothing to draw: the table has no row")
+
+
+def short(text: str, chars: int) -> str:
+    """Text cut in the middle to at most ``chars`` characters: ends tell model names and sizes apart."""
+    if len(text) <= chars:
+        return text
+    head = (chars - 1) * 2 // 5
+    return f"{text[:head]}…{text[len(text) - (chars - 1 - head) :]}"
+
+
+def spread(values: Sequence[float], gap: float) -> list[float]:
+    """Positions at least ``gap`` apart and close to ``values``, in their order; for labels beside points."""
+    order = sorted(range(len(values)), key=lambda i: values[i])
+    groups: list[list[float]] = []  # [sum of targets, members] of labels that touch
+    for i in order:
+        groups.append([values[i], 1])
+        while (
+            len(groups) > 1
+            and _middle(groups[-1]) - _middle(groups[-2]) < gap * (groups[-1][1] + groups[-2][1]) / 2
+        ):
+            total, members = groups.pop()
+            groups[-1] = [groups[-1][0] + total, groups[-1][1] + members]
+    placed = [
+        _middle(group) + gap * (j - (group[1] - 1) / 2) for group in groups for j in range(int(group[1]))
+    ]
+    out = [0.0] * len(values)
+    for i, position in zip(order, placed):
+        out[i] = position
+    return out
+
+
+def _middle(group: Sequence[float]) -> float:
+    return group[0] / group[1]
+
+
+def trials_text(frame: pd.DataFrame) -> str:
+    """Tasks and trials behind rows with ``n_tasks`` and ``n_trials``: ``"20 tasks × 3 trials"``, or ranges."""
+    tasks, trials = frame["n_tasks"].astype(int), frame["n_trials"].astype(int)
+    if (trials % tasks.clip(lower=1) == 0).all() and (trials // tasks.clip(lower=1)).nunique() == 1:
+        each = int((trials // tasks.clip(lower=1)).iloc[0])
+        return f"{_span(tasks)} tasks × {each} trial{'s' if each != 1 else ''}"
+    return f"{_span(tasks)} tasks, {_span(trials)} trials"
+
+
+def _span(values: pd.Series) -> str:
+    low, high = int(values.min()), int(values.max())
+    return str(low) if low == high else f"{low}–{high}"
+
+
+def stamp(fig: go.Figure, footer: Footer) -> go.Figure:
+    """A copy of a figure with its footer, and with SIMULATED in title and ground where so.
+
+    Stamping twice changes nothing.
+    """
+    import plotly.graph_objects as go
+
+    copy = go.Figure(fig)
+    if any(a.name == "footer" for a in copy.layout.annotations):
+        return copy
+    if footer.simulated:
+        mark_simulated(copy)
+    lines = textwrap.wrap(footer.text, FOOTER_CHARS, break_long_words=False) or [""]
+    margin, extra = copy.layout.margin, 15 * (len(lines) - 1)
+    copy.update_layout(height=copy.layout.height + extra, margin_b=margin.b + extra)
+    # The title's place is relative to the height, which has just grown.
+    copy.update_layout(title_y=1 - 20 / copy.layout.height)
+    copy.add_annotation(
+        name="footer",
+        text="<br>".join(lines),
+        align="left",
+        showarrow=False,
+        font={"size": 12, "color": SOFT},
+        **{"xref": "paper", "x": 0, "xanchor": "left", "xshift": EDGE - margin.l},
+        **{"yref": "paper", "y": 0, "yanchor": "bottom", "yshift": 6 - margin.b},
+    )
+    return copy
+
+
+def mark_simulated(fig: go.Figure) -> None:
+    """Write SIMULATED before the title and across the ground of a figure, once."""
+    if any(a.name == "simulated" for a in fig.layout.annotations):
+        return
+    fig.update_layout(
+        title_text=f'<span style="color:{ALARM}"><b>SIMULATED</b></span>  {fig.layout.title.text}'
+    )
+    fig.add_annotation(
+        name="simulated",
+        text="SIMULATED",
+        showarrow=False,
+        textangle=-18,
+        opacity=0.07,
+        font={"size": 110, "color": ALARM},
+        **{"xref": "paper", "x": 0.5, "yref": "paper", "y": 0.5, "xanchor": "center", "yanchor": "middle"},
+    )
+
+
+def simulated(frame: pd.DataFrame) -> bool:
+    """Whether any row of a table says that it came from simulated models."""
+    return "simulated" in frame.columns and bool(frame["simulated"].astype(bool).any())
+
+
+def finish(fig: go.Figure, frame: pd.DataFrame) -> go.Figure:
+    """The figure, marked where its table says SIMULATED, so that it is never shown unmarked."""
+    if simulated(frame):
+        mark_simulated(fig)
+    return fig

@@ -1,0 +1,161 @@
+"""Made-up but plausible tables for the figure tests; no number here is a result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ecdysis_lab.metrics import cluster_interval
+from ecdysis_lab.records import Failure, Pattern, Patterns, Pick, Subset, Trajectory, Trial
+
+ARMS5 = ("direct", "human", "self-evolution", "ecdysis-no-fdcr", "ecdysis")
+ARMS3 = ("direct", "human", "ecdysis")
+LIFT = {"direct": 0.0, "human": 0.14, "self-evolution": 0.08, "ecdysis-no-fdcr": 0.17, "ecdysis": 0.22}
+MODELS4 = ("sim/small", "sim/medium", "sim/large", "sim/quirky")
+REAL4 = (
+    "openrouter/qwen/qwen3-8b-instruct-2507",
+    "openrouter/qwen/qwen3-32b-instruct-2507",
+    "hosted_vllm/meta-llama/Llama-3.1-8B-Instruct",
+    "minimax/MiniMax-M2.7",
+)
+
+
+def summary(arms=ARMS3, models=MODELS4[:3], simulated=True, seed=0, benchmark="tau2/airline") -> dict[str, Any]:
+    """Content of a summary.json."""
+    rng = np.random.default_rng(seed)
+    block: dict[str, Any] = {}
+    for arm in arms:
+        for i, model in enumerate(models):
+            difficulty = rng.beta(1.2, 1.2, 20)
+            rate = np.clip(difficulty * 0.5 + 0.12 * i + LIFT[arm], 0, 1)
+            won = rng.binomial(3, rate)
+            block.setdefault(arm, {})[model] = {
+                "accuracy": float(won.mean() / 3),
+                "pass@3": float((won > 0).mean()),
+                "pass^3": float((won == 3).mean()),
+                "accuracy_ci95": cluster_interval(won, np.full(20, 3)),
+                "n_tasks": 20,
+                "n_trials": 60,
+                "infra_errors": int(arm == "human" and i == 1),
+                "user_faults": 0,
+            }
+    trained = [a for a in arms if a not in ("direct", "human")]
+    return {
+        "run_id": "2026-11-29-airline-s0",
+        "commit": "c27b1459d0e4a1f5",
+        "seed": seed,
+        "simulated": simulated,
+        "benchmark": benchmark,
+        "train_model": models[0],
+        "arms": block,
+        "training": {arm: training(arm, rng) for arm in trained},
+    }
+
+
+def training(arm: str, rng: np.random.Generator) -> dict[str, Any]:
+    held, rounds = 7.0, []
+    ways = [("accepted", "improvement"), ("rejected", "legal"), ("rejected", "improvement"), ("accepted", "improvement")]
+    for number, (verdict, gate) in enumerate(ways[: 4 if arm == "self-evolution" else 3], 1):
+        gained, lost = int(rng.integers(2, 6)), int(rng.integers(0, 2))
+        if gate == "legal":
+            after, gained, lost = None, 0, 0
+        elif verdict == "rejected":
+            gained, lost = 1, 3
+            after = held - 2
+        else:
+            after = held + gained - lost
+        flips = {"gained": [str(i) for i in range(gained)], "lost": [str(i) for i in range(lost)]}
+        numbers = {"failures": 13, "patterns": 4, "recurring": 3, "subset": 4, "editor_calls": 1}
+        rounds.append(
+            {"round": number, **numbers, "verdict": verdict, "gate": gate, "score_before": held, "score_after": after}
+            | flips
+        )
+        held = after if verdict == "accepted" and after is not None else held
+    factor = {"self-evolution": 1.84, "ecdysis-no-fdcr": 0.6}.get(arm, 1.0)
+    seconds = {"rollout": 31.0, "patterns": 6.2, "subset": 0.4, "review": 18.0, "edit": 9.1, "gates": 14.0, "rerun": 22.0}
+    if arm == "ecdysis-no-fdcr":
+        seconds.pop("review")
+    return {
+        "rounds": rounds,
+        "wall_seconds": factor * 105,
+        "phase_seconds": {k: factor * v for k, v in seconds.items()},
+        "cost_usd": factor * 0.42,
+        "billed_usd": factor * 0.31,
+        "prompt_tokens": int(factor * 410_000),
+        "completion_tokens": int(factor * 38_000),
+    }
+
+
+def failure(key: str, task: str, termination: str = "user_stop") -> Failure:
+    trial = Trial("tau2/airline", "1", task, "train", "sim/small", "sim/user", "h0", 0)
+    done = Trajectory(trial, "scored", 0.0, termination, {"db": False}, ())
+    bad = "update_reservation_baggages: Error: payment amount does not add up"
+    return Failure(key, task, "sim/small", 0.0, termination, ("db",), 5, bad, ("a:ok",), "card", done)
+
+
+NAMES = (
+    "payment, amount, update_reservation_baggages",
+    "cancel_reservation, policy, refused",
+    "get_order_details:error, order_id form",
+    "exchange twice, modify_pending_order",
+    "stopped before last write",
+    "loop, get_user_details",
+    "no confirmation, book_reservation",
+)
+
+
+def patterns(n: int = 48, groups: int = 5, seed: int = 0) -> tuple[Patterns, list[Failure]]:
+    """A map with ``groups`` blobs and a tenth of noise."""
+    rng = np.random.default_rng(seed)
+    centres = rng.uniform(-8, 8, (groups, 2))
+    share = rng.dirichlet(np.full(groups, 4.0))
+    of = np.sort(rng.choice(groups, n, p=share))
+    failures, layout, members, noise = [], {}, {}, {}
+    for i, group in enumerate(of):
+        key = f"{i:024x}"
+        failures.append(failure(key, str(rng.integers(20))))
+        if i % 10 == 7:
+            layout[key] = tuple(rng.uniform(-9, 9, 2))
+            noise[key] = (int(group), 0.41)
+        else:
+            layout[key] = tuple(centres[group] + rng.normal(0, 0.7, 2))
+            members.setdefault(int(group), []).append(key)
+    ranked = sorted(members.values(), key=len, reverse=True)
+    tasks = {f.key: f.task_id for f in failures}
+    made = tuple(
+        Pattern(i, NAMES[i % len(NAMES)], "quote", tuple(m), m[0], tuple(sorted({tasks[k] for k in m})))
+        for i, m in enumerate(ranked)
+    )
+    return Patterns(made, noise, layout, "hdbscan", "all-MiniLM-L6-v2", 0.97, 0.82), failures
+
+
+def subset(n: int = 12, of: int = 48) -> Subset:
+    cover = [1 - 0.82 ** (i + 1) for i in range(n)]
+    band = [(max(0, c - 0.25), c * 0.72, min(1, c * 0.72 + 0.12)) for c in cover]
+    picks = tuple(Pick(f"{i:024x}", 1.0 / (i + 1), f"adds 3 new paths, pattern P{i % 4}") for i in range(n))
+    return Subset(picks, n, of, tuple(cover), tuple(band))
+
+
+def draw(folder: Path, arms=ARMS5, models=MODELS4, simulated: bool = True) -> dict[str, Any]:
+    """Every figure on made-up data, written to a folder; for looking at them."""
+    from ecdysis_lab import figures as f
+
+    run = summary(arms, models, simulated)
+    found, failures = patterns()
+    spots = f.patterns_frame(found, failures, simulated)
+    spots["picked"] = spots.index % 4 == 0
+    frames = {
+        "gains": (f.gains, f.gains_frame(run)),
+        "transfer": (f.transfer, f.transfer_frame(run)),
+        "rounds": (f.rounds, f.rounds_frame(run)),
+        "cost_accuracy": (f.cost_accuracy, f.cost_frame(run)),
+        "phases": (f.phases, f.phases_frame(run)),
+        "pattern_map": (f.pattern_map, spots),
+        "coverage": (f.coverage, f.coverage_frame(subset(), simulated)),
+    }
+    made = {name: (make(frame), frame) for name, (make, frame) in frames.items()}
+    measured = f.measured_frame(run)
+    made["reference"] = (f.reference(measured, f.published_frame()), measured)
+    return f.save_all(made, folder, f.Footer.of(run, "all-MiniLM-L6-v2", 0.97))
