@@ -44,6 +44,19 @@ _IN_ONE_QUERY = 500
 BUSY_SECONDS = 60.0
 
 
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch to WAL; processes that create a store at once meet a lock that ignores the busy time-out."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.005)
+
+
 def _pack(text: str) -> bytes:
     return zlib.compress(text.encode(), 6)
 
@@ -94,7 +107,7 @@ class Store:
             return mine  # type: ignore[no-any-return]
         self._local.inherited = mine  # kept, since closing it here could disturb the parent
         connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
-        connection.execute("PRAGMA journal_mode = WAL")
+        _use_wal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         self._local.connection, self._local.pid = connection, os.getpid()
         return connection

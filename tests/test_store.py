@@ -183,6 +183,29 @@ def test_two_processes_writing_at_once_lose_nothing(tmp_path: Path) -> None:
     assert len(Store(tmp_path).trajectories()) == 300
 
 
+def test_processes_may_create_a_store_at_the_same_moment(tmp_path: Path) -> None:
+    code = """
+        import multiprocessing, sys
+        from test_store import trajectory
+        from ecdysis_lab.store import Store
+
+        def work(root, name, together):
+            together.wait()
+            Store(root).put(trajectory(name))
+
+        fork = multiprocessing.get_context("fork")
+        for attempt in range(20):  # without the retry, about one in ten meets a lock
+            root, together = f"{sys.argv[1]}/{attempt}", fork.Barrier(6)
+            workers = [fork.Process(target=work, args=(root, str(n), together)) for n in range(6)]
+            for worker in workers:
+                worker.start()
+            for worker in workers:
+                worker.join()
+            print(len(Store(root).keys()), sum(worker.exitcode for worker in workers))
+    """
+    assert finished(run_python(code, tmp_path)).split("\n") == ["6 0"] * 20 + [""]
+
+
 def test_killed_in_the_middle_of_writes_the_store_is_whole(tmp_path: Path) -> None:
     announce = """
         import sys
