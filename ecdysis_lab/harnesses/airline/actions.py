@@ -43,8 +43,8 @@ ABOUT = {
     PASSENGERS: r"passenger|name|travell?er|dob|birth",
 }
 ASKS = (
-    r"confirm|proceed|go ahead|would you like|(shall|should) i|do you want|like me to|yes/no|\(yes|let me know"
-    r"|\b(is|are) (this|that|these|it)\b.{0,30}(ok|right|correct|fine)|payment method|which (payment|card)"
+    r"confirm|proceed|go ahead|would you like|(shall|should) i|do you want|like me to|yes/no|\(yes"
+    r"|let me know|\b(is|are) (this|that|these|it)\b.{0,30}(right|correct|fine|ok)|payment method"
 )
 YES = (
     r"\b(yes|yeah|yep|yup|ya|sure|ok|okay|please|proceed|go (ahead|for|with)|confirm(ed)?|correct|agreed?"
@@ -320,7 +320,7 @@ def misfit(legs: list[Row], origin: Any, destination: Any, kind: Any) -> str:
 
 
 def trip(call: Call, view: View) -> tuple[Row, list[Row], str]:
-    """What a call's flights should be (origin, destination, flight_type), their segments, what breaks them."""
+    """What a call's flights should be (origin, destination, type), their segments, what breaks them."""
     frame = call.arguments if call.name == BOOK else reservation(call, view)
     kept = [] if call.name == BOOK else frame.get("flights", [])
     starts = [frame.get("origin"), *{"JFK": ["LGA"], "LGA": ["JFK"]}.get(str(frame.get("origin")), [])]
@@ -571,7 +571,11 @@ def compensation_amount(call: Call, view: View) -> str | None:
     still = [a for a in left if a not in sent]
     if not left or number(call, "amount") in still:
         return None
-    return f"Send {' or '.join(f'${a}' for a in still)}." if still else "It was sent: do not send another."
+    return (
+        f"Send {' or '.join(f'${a}' for a in still)} instead."
+        if still
+        else "It was sent: do not send another."
+    )
 
 
 @line(
