@@ -84,7 +84,7 @@ def build_context(
         _pattern_table(patterns, failures),
         "# Proposals rejected in earlier rounds\n" + ("\n".join(f"- {r}" for r in rejected) or "(none)"),
         "# Current harness\n" + _sources(harness),
-        "# Tools\n" + "\n".join(f"- {t['name']} ({t['kind']}): {t['description'].splitlines()[0]}" for t in tools),
+        "# Tools\n" + "\n".join(map(_tool_line, tools)),
         "# Policy\n" + policy,
         "# Acts that succeeded on passing trials\n" + "\n".join(acts_of(passing)),
     ]
@@ -99,6 +99,11 @@ def build_context(
         pattern_of={short(f.key): patterns.label(f.key) for f in failures},
         left_out=tuple(left_out),
     )
+
+
+def _tool_line(tool: dict[str, Any]) -> str:
+    names = ", ".join(tool["parameters"].get("properties", {})) or "no arguments"
+    return f"- {tool['name']} ({tool['kind']}; {names}): {tool['description'].splitlines()[0]}"
 
 
 def _rank(patterns: Patterns, key: str) -> tuple[int, int]:

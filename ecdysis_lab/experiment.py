@@ -301,7 +301,7 @@ class Experiment:
         from ecdysis_lab.store import commit_hash
 
         arms = {
-            arm: {model: summarise(ts, seed=self.config.seed) for model, ts in models.items()}
+            arm: {model: summarise(ts, seed=self.config.seed) | self._gain(tested, arm, model) for model, ts in models.items()}
             for arm, models in tested.items()
         }
         used = self._used(trained, tested)
@@ -314,10 +314,10 @@ class Experiment:
             "seed": self.config.seed,
             "simulated": self.config.simulated,
             "benchmark": self.config.benchmark,
-            "model": self.config.model,
+            "train_model": self.config.model,
             "arms": arms,
             "harness": {arm: harness.hash for arm, (harness, _) in trained.items()},
-            "training": {arm: {"rounds": [asdict(r) for r in rounds]} for arm, (_, rounds) in trained.items() if rounds},
+            "training": {arm: self._training(rounds, used) for arm, (_, rounds) in trained.items() if rounds},
             "wall_seconds": round(seconds, 1),
             "cost_usd": total.cost_usd,
             "billed_usd": paid.cost_usd,
@@ -325,14 +325,46 @@ class Experiment:
             "completion_tokens": total.completion_tokens,
         }
 
+    def _gain(self, tested: Mapping[str, Any], arm: str, model: str) -> dict[str, Any]:
+        """Paired difference from ``direct`` with its interval, where both arms have the same scored pairs."""
+        from ecdysis_lab.evaluate import paired_difference
+
+        if arm == "direct" or "direct" not in tested:
+            return {}
+        found = paired_difference(tested["direct"][model], tested[arm][model], seed=self.config.seed, missing="drop")
+        return {"difference_ci95": list(found["ci95"]), "paired_trials": found["n_pairs"]}
+
+    def _training(self, rounds: Sequence[Any], used: Sequence[Trajectory]) -> dict[str, Any]:
+        """What ``summary.json`` says about the training of one arm."""
+        hashes = {h for r in rounds for h in (r.harness, r.candidate) if h} | {self._start_hash()}
+        trials = [t for t in used if t.trial.split == "train" and t.trial.harness in hashes]
+        usage = _total(trials) + sum((Usage(**r.usage) for r in rounds), Usage())
+        phases: dict[str, float] = {}
+        for r in rounds:
+            for phase, seconds in r.seconds.items():
+                phases[phase] = round(phases.get(phase, 0.0) + seconds, 3)
+        return {
+            "rounds": [asdict(r) for r in rounds],
+            "n_tasks": self.config.train_tasks,
+            "n_trials": self.config.train_tasks * self.config.trials,
+            "phase_seconds": phases,
+            "wall_seconds": round(sum(phases.values()), 1),
+            "cost_usd": usage.cost_usd,
+            "prompt_tokens": usage.prompt_tokens,
+            "completion_tokens": usage.completion_tokens,
+        }
+
+    def _start_hash(self) -> str:
+        from ecdysis_lab import harness
+
+        return harness.load(self._start()).hash
+
     def _used(self, trained: Mapping[str, Any], tested: Mapping[str, Any]) -> list[Trajectory]:
         """Every trajectory the experiment rests on, once."""
         found = {t.key: t for models in tested.values() for ts in models.values() for t in ts}
         hashes = {h for _, rounds in trained.values() for r in rounds for h in (r.harness, r.candidate) if h}
         if any(rounds for _, rounds in trained.values()):
-            from ecdysis_lab import harness
-
-            hashes.add(harness.load(self._start()).hash)
+            hashes.add(self._start_hash())
             filters = {"benchmark": self.config.benchmark, "model": self.config.model, "split": "train"}
             for t in self.store.trajectories(harness=sorted(hashes), **filters):
                 if t.trial.seed in {self.config.seed * 1000 + i for i in range(self.config.trials)}:

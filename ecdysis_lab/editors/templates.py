@@ -15,6 +15,7 @@ STEPS = {
     "upper": "text = text.upper()",
     "lower": "text = text.lower()",
     "iso_date": 'text = re.sub(r"(\\d{1,2})/(\\d{1,2})/(\\d{4})", lambda m: f"{m[3]}-{int(m[1]):02d}-{int(m[2]):02d}", text)',
+    "snake": 'text = re.sub(r"[\\s-]+", "_", text.strip().lower())',
     "zip5": 'text = text.partition("-")[0]',
     "plain_expression": 'text = re.sub(r"[$€£,]", "", text)',
 }
@@ -120,6 +121,47 @@ def check(call, view):
 """
 
 
+def _argument_names(guard: Guard, n: int) -> str:
+    names = {str(k): v for k, v in sorted(guard["names"].items())}
+    return f"""def _arguments_{n}(call):
+    names = {names!r}
+    known = next((t["parameters"].get("properties", {{}}) for t in _tools_{n} if t["name"] == call.name), {{}})
+    out = {{}}
+    for name, value in call.arguments.items():
+        right = names[name] if name in names and name not in known else name
+        if right is not None and (right == name or right in known):
+            out[right] = value
+    return out
+
+
+_tools_{n} = []
+
+
+def check(call, view):
+    \"\"\"Arguments under the names that the schema gives them.\"\"\"
+    _tools_{n}[:] = view.tools
+    arguments = _arguments_{n}(call)
+    if arguments == call.arguments:
+        return _check_{n}(call, view)
+    verdict = _check_{n}(Call(call.name, arguments, call.id), view)
+    return Rewrite(arguments=arguments, rule="argument_names") if isinstance(verdict, Allow) else verdict
+"""
+
+
+def _known_tools(guard: Guard, n: int) -> str:
+    return f"""def check(call, view):
+    \"\"\"Only tools that exist.\"\"\"
+    names = [tool["name"] for tool in view.tools]
+    if call.name not in names:
+        return Refuse(
+            f"There is no tool {{call.name}}.",
+            "Use one of the tools that exist: " + ", ".join(names) + ".",
+            rule="known_tools",
+        )
+    return _check_{n}(call, view)
+"""
+
+
 def _contract_hint(guard: Guard, n: int) -> str:
     return f"""def describe(tool):
     \"\"\"Says in the schema of {guard["tool"]} what it leaves out.\"\"\"
@@ -205,6 +247,8 @@ _NO_BRIEF = 'def _brief_{n}(opening, policy):\n    return ""\n'
 
 KINDS: dict[str, tuple[str, str, str, Callable[[Guard, int], str]]] = {
     "canonical_argument": ("actions.py", "check", _ALLOW_CALL, _canonical_argument),
+    "argument_names": ("actions.py", "check", _ALLOW_CALL, _argument_names),
+    "known_tools": ("actions.py", "check", _ALLOW_CALL, _known_tools),
     "confirm_before_write": ("actions.py", "check", _ALLOW_CALL, _confirm),
     "read_before_write": ("actions.py", "check", _ALLOW_CALL, _read_first),
     "contract_hint": ("contract.py", "describe", _SAME_TOOL, _contract_hint),

@@ -56,6 +56,7 @@ class Evidence:
     ----------
     excerpts : failed trials. acts : tool -> argument objects that succeeded. kinds : tool -> read, write, other.
     policy : its lines. source : the current harness. recurring : ids of the patterns over two tasks or more.
+    arguments : tool -> argument names of its schema.
     rejected : proposals that a gate rejected in earlier rounds.
     """
 
@@ -66,6 +67,7 @@ class Evidence:
     source: str
     recurring: frozenset[int] = frozenset()
     rejected: str = ""
+    arguments: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -104,11 +106,13 @@ def parse(text: str) -> Evidence:
     acts: dict[str, list[dict[str, Any]]] = {}
     for name, arguments in re.findall(r"^- (\w+) \(used \d+ times\): (\{.*\})$", section("Acts that succeeded"), re.M):
         acts.setdefault(name, []).append(json.loads(arguments))
+    tools = re.findall(r"^- (\w+) \((read|write|other); ([\w, ]+)\):", section("Tools"), re.M)
     whole_policy = text.partition("\n# Policy\n")[2].partition("\n# Acts that succeeded")[0]
     return Evidence(
         excerpts=tuple(_excerpts(section("Evidence"))),
         acts=acts,
-        kinds=dict(re.findall(r"^- (\w+) \((read|write|other)\):", section("Tools"), re.M)),
+        kinds={name: kind for name, kind, _ in tools},
+        arguments={name: tuple(names.split(", ")) for name, _, names in tools},
         policy=tuple(line.strip("-* ").strip() for line in whole_policy.splitlines() if line.strip("-* #")),
         source=text.partition("\n# Current harness\n")[2].partition("\n# Tools\n")[0],
         rejected=section("Proposals rejected"),

@@ -75,11 +75,28 @@ def _bad_form(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
     for call, result in excerpt.calls():
         if result is None or not (result.kind == "error" or result.text.strip() == "[]"):
             continue
-        found = [s for s in _forms(excerpt, call, evidence)]
+        found = list(_names(excerpt, call, evidence)) or list(_forms(excerpt, call, evidence))
         yield from found
         if not found and result.kind == "error":
             yield _hint_from_policy(excerpt, call, evidence, f"{call.tool} fails with “{result.text[:90]}”.")
         return
+
+
+def _names(excerpt: Excerpt, call: Event, evidence: Evidence) -> Iterator[Sight]:
+    """A tool, or an argument, that the schema does not have."""
+    if call.tool not in evidence.kinds:
+        guard: dict[str, Any] = {"kind": "known_tools"}
+        what = "Refuse a tool that does not exist and name those that do."
+        yield "The agent calls a tool that this system does not have.", what, guard, excerpt, excerpt.cite(call)
+        return
+    known, given = set(evidence.arguments.get(call.tool, ())), set(call.arguments)
+    missing = sorted(known - given)
+    for name in sorted(given - known):
+        stem = name.partition("_")[0]
+        right = next((m for m in missing if m.startswith(stem)), None)
+        guard = {"kind": "argument_names", "names": {name: right}}
+        what = f"Send `{name}` under its own name, `{right}`." if right else f"Leave out `{name}`, which no schema has."
+        yield f"`{name}` is no argument of {call.tool}.", what, guard, excerpt, excerpt.cite(call)
 
 
 def _odd_write(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:

@@ -19,6 +19,8 @@ from ecdysis_lab.sim.findings import find
 MAX_CHANGES = 3
 LAYER_OF = {
     "canonical_argument": ("actions", "actions.py"),
+    "argument_names": ("actions", "actions.py"),
+    "known_tools": ("actions", "actions.py"),
     "confirm_before_write": ("actions", "actions.py"),
     "read_before_write": ("actions", "actions.py"),
     "contract_hint": ("contract", "contract.py"),

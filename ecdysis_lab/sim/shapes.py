@@ -54,6 +54,7 @@ def transforms(value: str) -> Iterator[tuple[list[str], str]]:
     yield ["unprefix:#", "upper"], value.removeprefix("#").upper()
     yield ["unprefix:#"], value.removeprefix("#")
     yield ["prefix:#"], value if value.startswith("#") else f"#{value}"
+    yield ["snake"], re.sub(r"[\s-]+", "_", value.strip().lower())
     yield ["zip5"], value.partition("-")[0]
     yield ["plain_expression"], re.sub(r"[$€£,]", "", value)
     yield ["strip", "lower"], value.strip().lower()

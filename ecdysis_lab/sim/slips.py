@@ -143,13 +143,48 @@ def _silence(scene: Scene, call: Call | None) -> list[Call] | None:
     return [] if scene.communicate else None
 
 
+def _unknown_tool(scene: Scene, call: Call | None) -> list[Call] | None:
+    """A tool that other systems have and this one does not."""
+    if not scene.writes:
+        return None
+    name, key = {"airline": ("get_booking", "reservation_id"), "retail": ("get_order_status", "order_id")}[scene.domain]
+    value = next((c.arguments[key] for c in scene.plan if key in c.arguments), None)
+    return [Call(name, {key: value})] if value else None
+
+
+def _other_argument_name(scene: Scene, call: Call | None) -> list[Call] | None:
+    assert call is not None
+    for right, wrong in (("reservation_id", "reservation_number"), ("order_id", "order_number")):
+        if right in call.arguments:
+            rest = {k: v for k, v in call.arguments.items() if k != right}
+            return [Call(call.name, {wrong: call.arguments[right], **rest})]
+    return None
+
+
+def _extra_argument(scene: Scene, call: Call | None) -> list[Call] | None:
+    return changed(call, note="requested by the customer") if call is not None and call in scene.writes else None
+
+
+def _spoken_payment(scene: Scene, call: Call | None) -> list[Call] | None:
+    """``credit_card_1`` as a person would write it: ``Credit Card 1``."""
+    if call is None or call not in scene.writes:
+        return None
+    key = next((k for k in ("payment_id", "payment_method_id") if k in call.arguments), None)
+    return changed(call, **{key: str(call.arguments[key]).replace("_", " ").title()}) if key else None
+
+
+_BY_ID = ("get_reservation_details", "get_order_details", "cancel_reservation", "cancel_pending_order")
 COMMON = (
-    Slip("stop_early", "skip_last_write", _nothing, r"(before|until).{0,80}(done|complete|finish)", share=0.16),
-    Slip("loop", "loop", _repeat_read, r"(same|identical).{0,40}(call|read).{0,60}(again|twice|repeat)", share=0.12),
-    Slip("transfer_early", "instead_of_write", _transfer, r"transfer.{0,120}(only|cannot|never)", share=0.10),
-    Slip("unconfirmed_write", "unconfirmed", _other_payment, r"(confirm|yes).{0,80}before|before.{0,80}(confirm|yes)", share=0.25),
-    Slip("expression_form", "before_write", _expression, r"expression.{0,160}(digits|currency|\$|plain)", form=True, share=0.17),
-    Slip("omit_info", "info", _silence, r"(state|tell|answer).{0,80}(figure|number|amount|asked)", share=0.35),
+    Slip("unknown_tool", "before_write", _unknown_tool, r"(only|no other).{0,60}tool.{0,80}(exist|listed|given)", share=0.16),
+    Slip("argument_name", "call", on(*_BY_ID)(_other_argument_name), r"argument.{0,80}(called|named)", form=True, share=0.16),
+    Slip("extra_argument", "call", _extra_argument, r"(no other|no further|only these|only the) argument", form=True, share=0.14),
+    Slip("payment_id_form", "call", _spoken_payment, r"payment.{0,20}id.{0,160}(form|look|exact)", form=True, share=0.22),
+    Slip("stop_early", "skip_last_write", _nothing, r"(before|until).{0,80}(done|complete|finish)", share=0.1),
+    Slip("loop", "loop", _repeat_read, r"(same|identical).{0,40}(call|read).{0,60}(again|twice|repeat)", share=0.08),
+    Slip("transfer_early", "instead_of_write", _transfer, r"transfer.{0,120}(only|cannot|never)", share=0.06),
+    Slip("unconfirmed_write", "unconfirmed", _other_payment, r"(confirm|yes).{0,80}before|before.{0,80}(confirm|yes)", share=0.15),
+    Slip("expression_form", "before_write", _expression, r"expression.{0,160}(digits|currency|\$|plain)", form=True, share=0.08),
+    Slip("omit_info", "info", _silence, r"(state|tell|answer).{0,80}(figure|number|amount|asked)", share=0.5),
 )
 
 # -- airline -----------------------------------------------------------------------------------------------------
@@ -230,14 +265,14 @@ def _first_method(scene: Scene, call: Call | None) -> list[Call] | None:
 _IDS = ("get_reservation_details", "cancel_reservation", "update_reservation_flights")
 _BAGS = ("update_reservation_baggages", "book_reservation")
 AIRLINE = (
-    Slip("reservation_id_form", "call", on(*_IDS)(_lower_id), r"reservation.?id.{0,160}(form|look|upper|exact)", form=True, share=0.16),
-    Slip("date_form", "call", on("update_reservation_flights", "book_reservation")(_us_date), r"date.{0,160}(YYYY|form|look)", form=True, share=0.18),
-    Slip("airport_form", "call", on("search_direct_flight", "search_onestop_flight")(_city_name), r"(origin|destination|airport).{0,160}(IATA|three|code|look|form)", form=True, share=0.5),
-    Slip("number_as_text", "call", on(*_BAGS)(_number_text), r"total_baggages.{0,160}(integer|number)", share=0.5),
-    Slip("partial_flights", "call", on("update_reservation_flights")(_only_changed_leg), r"(every|all|entire|complete).{0,80}(segment|flight|leg)", share=0.25),
-    Slip("fee_omitted", "call", on("book_reservation")(_fee_missing), r"(total|pay).{0,160}(bag|insurance)", form=True, share=0.5),
+    Slip("reservation_id_form", "call", on(*_IDS)(_lower_id), r"reservation.?id.{0,160}(form|look|upper|exact)", form=True, share=0.1),
+    Slip("date_form", "call", on("update_reservation_flights", "book_reservation")(_us_date), r"date.{0,160}(YYYY|form|look)", form=True, share=0.12),
+    Slip("airport_form", "call", on("search_direct_flight", "search_onestop_flight")(_city_name), r"(origin|destination|airport).{0,160}(IATA|three|code|look|form)", form=True, share=0.25),
+    Slip("number_as_text", "call", on(*_BAGS)(_number_text), r"total_baggages.{0,160}(integer|number)", share=0.3),
+    Slip("partial_flights", "call", on("update_reservation_flights")(_only_changed_leg), r"(every|all|entire|complete).{0,80}(segment|flight|leg)", share=0.15),
+    Slip("fee_omitted", "call", on("book_reservation")(_fee_missing), r"(total|pay).{0,160}(bag|insurance)", form=True, share=0.3),
     Slip("forbidden_cancel", "after", _forbidden_cancel, r"cancel.{0,200}(24|business|insurance)", share=0.4),
-    Slip("apology_certificate", "after", _apology, r"(certificate|compensat).{0,160}(only|explicit|never|not)", quirk=True, share=0.10),
+    Slip("apology_certificate", "after", _apology, r"(certificate|compensat).{0,160}(only|explicit|never|not)", quirk=True, share=0.08),
     Slip("bag_padding", "call", on("update_reservation_baggages")(_one_bag_more), r"bag.{0,120}(not need|only)", quirk=True, share=0.5),
     Slip("first_payment_method", "unconfirmed", _first_method, r"payment.{0,120}(user|named|chose)", quirk=True, share=0.15),
 )
@@ -308,13 +343,13 @@ def _profile_too(scene: Scene, call: Call | None) -> list[Call] | None:
 _ITEMS = ("exchange_delivered_order_items", "modify_pending_order_items", "return_delivered_order_items")
 _MOVES = ("modify_pending_order_address", "modify_user_address")
 RETAIL = (
-    Slip("order_id_form", "call", on("get_order_details", "cancel_pending_order", *_ITEMS)(_no_hash), r"order.?id.{0,160}(#|form|look|exact)", form=True, share=0.14),
-    Slip("zip_form", "call", on("find_user_id_by_name_zip")(_zip_plus), r"zip.{0,160}(five|5|form|look|digits)", form=True, share=0.15),
-    Slip("list_as_text", "call", on(*_ITEMS)(_joined), r"item_ids.{0,160}(array|list)", form=True, share=0.2),
-    Slip("item_for_product", "call", on("get_product_details")(_item_for_product), r"product.?id.{0,160}(item|confus|different)", form=True, share=0.16),
-    Slip("reason_form", "call", on("cancel_pending_order")(_own_words), r"reason.{0,160}(exact|no longer needed|either)", form=True, share=0.4),
-    Slip("split_items", "call", on(*_ITEMS)(_one_by_one), r"(all|every).{0,60}item.{0,100}(one|single|once)|once.{0,100}item", share=0.3),
-    Slip("country_form", "call", on(*_MOVES)(_country), r"country.{0,160}(USA|form|look)", share=0.4),
+    Slip("order_id_form", "call", on("get_order_details", "cancel_pending_order", *_ITEMS)(_no_hash), r"order.?id.{0,160}(#|form|look|exact)", form=True, share=0.08),
+    Slip("zip_form", "call", on("find_user_id_by_name_zip")(_zip_plus), r"zip.{0,160}(five|5|form|look|digits)", form=True, share=0.12),
+    Slip("list_as_text", "call", on(*_ITEMS)(_joined), r"item_ids.{0,160}(array|list)", form=True, share=0.12),
+    Slip("item_for_product", "call", on("get_product_details")(_item_for_product), r"product.?id.{0,160}(item|confus|different)", form=True, share=0.1),
+    Slip("reason_form", "call", on("cancel_pending_order")(_own_words), r"reason.{0,160}(exact|no longer needed|either)", form=True, share=0.25),
+    Slip("split_items", "call", on(*_ITEMS)(_one_by_one), r"(all|every).{0,60}item.{0,100}(one|single|once)|once.{0,100}item", share=0.15),
+    Slip("country_form", "call", on(*_MOVES)(_country), r"country.{0,160}(USA|form|look)", share=0.25),
     Slip("gift_card_refund", "call", on("return_delivered_order_items")(_gift_card), r"refund.{0,120}(original|user)", quirk=True, share=0.4),
     Slip("default_address_too", "after", _profile_too, r"(default|profile|user).{0,40}address.{0,120}(only|not)", quirk=True, share=0.5),
     Slip("first_payment_method", "unconfirmed", _first_method, r"payment.{0,120}(user|named|chose)", quirk=True, share=0.15),

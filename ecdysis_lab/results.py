@@ -1,0 +1,120 @@
+"""Reads a run back: its tables for people, and the evidence of a round for figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ecdysis_lab.records import Failure, LabError, Pattern, Patterns, Pick, Subset
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ecdysis_lab.store import RunFolder
+
+
+def arms_table(summary: Mapping[str, Any]) -> pd.DataFrame:
+    """One row per arm and model: accuracy with its 95% interval, Pass@3, Pass^3, counts.
+
+    Parameters
+    ----------
+    summary : content of ``summary.json``.
+    """
+    import pandas as pd
+
+    rows = []
+    for arm, models in summary["arms"].items():
+        for model, m in models.items():
+            low, high = m["accuracy_ci95"] or (None, None)
+            rows.append(
+                {
+                    "arm": arm,
+                    "model": model,
+                    "accuracy %": _percent(m["accuracy"]),
+                    "95% interval": "–" if low is None else f"{100 * low:.0f}–{100 * high:.0f}",
+                    "Pass@3 %": _percent(m["pass@3"]),
+                    "Pass^3 %": _percent(m["pass^3"]),
+                    "tasks": m["n_tasks"],
+                    "trials": m["n_trials"],
+                    "infra errors": m["infra_errors"],
+                    "user faults": m.get("user_faults", 0),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f}"
+
+
+def rounds_table(summary: Mapping[str, Any]) -> pd.DataFrame:
+    """One row per training round: what was found, what was decided, and by which gate."""
+    import pandas as pd
+
+    rows = []
+    for arm, training in summary["training"].items():
+        for r in training["rounds"]:
+            after = r["score_after"]
+            rows.append(
+                {
+                    "arm": arm,
+                    "round": r["round"],
+                    "failures": r["failures"],
+                    "patterns": f"{r['patterns']} ({r['recurring']} recurring)",
+                    "quarter": r["subset"],
+                    "verdict": r["verdict"],
+                    "gate": r["gate"],
+                    "score": f"{r['score_before']:g}" + ("" if after is None else f" → {after:g}"),
+                    "gained": len(r["gained"]),
+                    "lost": len(r["lost"]),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def title(summary: Mapping[str, Any]) -> str:
+    """Heading of a table: SIMULATED where it is, benchmark, training model, seed."""
+    mark = "SIMULATED · " if summary["simulated"] else ""
+    return f"{mark}{summary['benchmark']} · trained on {summary['train_model']} · seed {summary['seed']}"
+
+
+def round_evidence(run: RunFolder, arm: str, n: int = 1) -> tuple[list[Failure], Patterns, Subset]:
+    """Failures (without trajectories), patterns and subset of a training round.
+
+    Raises
+    ------
+    LabError: the run has no such round.
+    """
+    folder = f"rounds/{arm}-{n}"
+    failures, patterns = run.read_json(f"{folder}/failures.json"), run.read_json(f"{folder}/patterns.json")
+    subset = run.read_json(f"{folder}/subset.json")
+    if failures is None or patterns is None or subset is None:
+        raise LabError(f"run {run.run_id} has no evidence of round {n} of arm {arm!r} in {Path(run.folder) / folder}")
+    tuples = ("failed_checks", "path")
+    found = [Failure(**{**f, **{k: tuple(f[k]) for k in tuples}, "trajectory": None}) for f in failures]  # type: ignore[arg-type]
+    return found, _patterns(patterns), _subset(subset)
+
+
+def _patterns(data: dict[str, Any]) -> Patterns:
+    made = [Pattern(**{**p, "members": tuple(p["members"]), "tasks": tuple(p["tasks"])}) for p in data["patterns"]]
+    return Patterns(
+        **{
+            **data,
+            "patterns": tuple(made),
+            "noise": {k: (int(v[0]), float(v[1])) for k, v in data["noise"].items()},
+            "layout": {k: (float(v[0]), float(v[1])) for k, v in data["layout"].items()},
+            "warnings": tuple(data["warnings"]),
+        }
+    )
+
+
+def _subset(data: dict[str, Any]) -> Subset:
+    return Subset(
+        **{
+            **data,
+            "picks": tuple(Pick(**p) for p in data["picks"]),
+            "coverage": tuple(data["coverage"]),
+            "random_band": tuple(tuple(b) for b in data["random_band"]),
+        }
+    )
