@@ -138,7 +138,10 @@ def switch(
     lines: list[str] = []
     for table, changed in (("layers", layers or {}), ("rules", rules or {})):
         values = {**harness.switches[table], **changed}
-        lines += [f"[{table}]", *(f"{json.dumps(name)} = {str(on).lower()}" for name, on in sorted(values.items()))]
+        lines += [
+            f"[{table}]",
+            *(f"{json.dumps(name)} = {str(on).lower()}" for name, on in sorted(values.items())),
+        ]
     copy(harness, out)
     (Path(out) / SWITCHES_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
     return load(out)

@@ -133,11 +133,30 @@ class Host:
             self._worker.close()
             self._worker = None
 
+    def start(self) -> None:
+        """Start the worker now rather than with the first hook call; nothing to do for an empty harness.
+
+        Raises
+        ------
+        HarnessFault: the harness breaks the static policy or does not load.
+        HostError: the sandbox cannot run.
+        """
+        if self._worker is not None or self.fault is not None or not self._hooks:
+            return
+        try:
+            self._start()
+        except HarnessFault as fault:
+            self.fault = fault
+            raise
+
     def _hook(self, hook: str, *arguments: Any, steps_left: int = 0) -> Any:
         """What a hook returned, as JSON data; starts the worker when needed."""
         messages, done = self._messages, self._done
+        self.start()
+        worker = self._worker
+        if worker is None:
+            raise HostError("the host was closed")
         try:
-            worker = self._worker or self._start()
             self._messages, self._done = [], []
             return worker.ask(
                 hook,
@@ -146,11 +165,11 @@ class Host:
                 self._answer_read,
             )
         except HarnessFault as fault:
-            if self._worker is None or not self._worker.alive:
+            if not worker.alive:
                 self.fault = fault
             raise
 
-    def _start(self) -> Worker:
+    def _start(self) -> None:
         if "static" not in self.without:
             problems = static_problems(self.harness)
             if problems:
@@ -178,7 +197,6 @@ class Host:
         except HarnessFault:
             worker.close()  # half a harness is none
             raise
-        return worker
 
     def _answer_read(self, tool: Any, arguments: Any) -> dict[str, Any]:
         """Answer of a read-only tool. Checked here again: the worker's check can be evaded."""

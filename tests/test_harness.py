@@ -48,7 +48,7 @@ def test_identity_keeps_names_and_contents_apart() -> None:
 
 def test_the_shipped_empty_harness_is_empty_and_unknown_names_list_the_choices() -> None:
     empty = harnesses.load("empty")
-    assert empty.empty and empty.files == {} and empty.tokens() == 0
+    assert empty.empty and empty.tokens() == 0 and harnesses.static_problems(empty) == []
     with pytest.raises(LabError, match=r"'airlines' is neither a folder nor one of: .*empty"):
         harnesses.load("airlines")
 
@@ -58,11 +58,12 @@ def test_switches_turn_layers_and_rules_off(tmp_path: Path) -> None:
     harness = write(tmp_path, actions=CHECK, toml=toml)
     assert harness.empty and not harness.defines("check")
     assert harness.disabled == ("bags",)
-    again = harnesses.switch(harness, layers={"actions": True}, rules={"ids": False})
+    again = harnesses.switch(harness, tmp_path / "on", layers={"actions": True}, rules={"ids": False})
+    assert harnesses.load(tmp_path / "on") == again
     assert again.defines("check") and again.disabled == ("bags", "ids")
     assert again.hash != harness.hash
     with pytest.raises(LabError, match="'action' is not one of: contract, skills, actions, regulation"):
-        harnesses.switch(harness, layers={"action": False})
+        harnesses.switch(harness, tmp_path / "x", layers={"action": False})
 
 
 @pytest.mark.parametrize(

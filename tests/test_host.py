@@ -76,7 +76,7 @@ CALL = Call("cancel_order", {"order_id": "#W1"}, "c1")
 
 def test_each_hook_runs_and_answers(make: Make) -> None:
     host = make(
-        contract="def describe(tool):\n    return {**tool, 'description': tool['description'] + ' Like #W1.'}\n",
+        contract="def describe(tool):\n    return {**tool, 'description': tool['description'] + ' #W1.'}\n",
         skills="def brief(opening, policy):\n    return f'{policy} {opening}'\n",
         actions=check(
             "return Rewrite(arguments={'order_id': call.arguments['order_id'].upper()}, rule='form')"
@@ -84,9 +84,10 @@ def test_each_hook_runs_and_answers(make: Make) -> None:
         regulation=HEAD
         + "def observe(call, result, view):\n"
         + "    return f'{call.id} {result} {view.steps_left}' if result else None\n"
-        + "def on_reply(text, view):\n    return Refuse('Nothing was cancelled.', 'Call cancel_order.', 'claim')\n",
+        + "def on_reply(text, view):\n"
+        + "    return Refuse('Nothing was cancelled.', 'Call cancel_order.', 'claim')\n",
     )
-    assert host.describe(TOOLS[0]) == {**TOOLS[0], "description": "Order by id. Like #W1."}
+    assert host.describe(TOOLS[0]) == {**TOOLS[0], "description": "Order by id. #W1."}
     assert host.brief("Hi!") == "Be kind. Hi!"
     assert host.check(Call("cancel_order", {"order_id": "#w1"}), 9) == Rewrite(
         {"order_id": "#W1"}, None, "form"

@@ -73,7 +73,7 @@ class ForkServer:
 
     @contextlib.contextmanager
     def _whole_exchange(self) -> Iterator[None]:
-        """Drop the server when an exchange breaks off (Ctrl-C), lest its answer be taken for the next one's."""
+        """Drop the server when an exchange breaks off (Ctrl-C): its answer would be taken for the next."""
         try:
             yield
         except BaseException:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import builtins
 import ctypes
+import functools
 import os
-import platform
 import resource
 import signal
 import struct
@@ -24,6 +24,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 CHANNEL = 3
+_LINUX = sys.platform == "linux"
 ALLOWED = _words(
     "__future__ collections collections.abc dataclasses datetime decimal fractions functools itertools json"
     " math re statistics string textwrap typing unicodedata"
@@ -54,14 +55,12 @@ def confine(limits: dict[str, int], without: list[str], server: int) -> dict[str
     -------
     Name of each line -> why it is missing, or an empty string where it holds.
     """
-    linux = sys.platform == "linux"
     lines: dict[str, str] = {"builtins": "", "audit": ""}
-    space = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE") if linux else 0
     cpu = limits["total_cpu_seconds"]
     for line, kind, value in (
         ("core", resource.RLIMIT_CORE, 0),
         ("cpu", resource.RLIMIT_CPU, cpu),
-        ("memory", resource.RLIMIT_AS, space + limits["memory_bytes"]),
+        ("memory", resource.RLIMIT_AS, address_space() + limits["memory_bytes"]),
         ("files", resource.RLIMIT_FSIZE, 0),
         ("descriptors", resource.RLIMIT_NOFILE, CHANNEL + 1),
         ("processes", resource.RLIMIT_NPROC, 0),
@@ -71,18 +70,14 @@ def confine(limits: dict[str, int], without: list[str], server: int) -> dict[str
             lines[line] = ""
         except (OSError, ValueError) as error:
             lines[line] = str(error)
-    if not linux:
+    if not _LINUX:
         lines["memory"] = "this platform does not enforce RLIMIT_AS"
     lines["user"] = _drop_root()
-    try:
-        libc = ctypes.CDLL(None, use_errno=True) if linux else None
-    except OSError as error:
-        libc, lines["seccomp"] = None, str(error)
-    lines["parent"] = _prctl(libc, 1, signal.SIGKILL)  # after setuid, which clears it
+    lines["parent"] = _prctl(1, signal.SIGKILL)  # after setuid, which clears it
     if os.getppid() != server:
         os._exit(71)
     if "seccomp" not in without:
-        lines["seccomp"] = lines.get("seccomp") or _seccomp(libc)
+        lines["seccomp"] = _seccomp()
     if "audit" not in without:
         sys.addaudithook(_audit)
     lines.update(dict.fromkeys(without, "switched off by the caller"))
@@ -102,20 +97,37 @@ def _drop_root() -> str:
     return ""
 
 
-def _prctl(libc: Any, option: int, *arguments: Any) -> str:
-    if libc is None:
+@functools.cache
+def address_space() -> int:
+    """Bytes of address space that this process has mapped."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE") if _LINUX else 0
+
+
+@functools.cache
+def libc() -> Any:
+    """The C library, or why it cannot be had."""
+    if not _LINUX:
         return f"no prctl on {sys.platform}"
+    try:
+        return ctypes.CDLL(None, use_errno=True)
+    except OSError as error:
+        return str(error)
+
+
+def _prctl(option: int, *arguments: Any) -> str:
+    if isinstance(libc(), str):
+        return str(libc())
     padded = [
         a if isinstance(a, ctypes.Array) or not isinstance(a, int) else ctypes.c_ulong(a) for a in arguments
     ]
     padded += [ctypes.c_ulong(0)] * (4 - len(padded))
-    return "" if libc.prctl(ctypes.c_int(option), *padded) == 0 else os.strerror(ctypes.get_errno())
+    return "" if libc().prctl(ctypes.c_int(option), *padded) == 0 else os.strerror(ctypes.get_errno())
 
 
-def _seccomp(libc: Any) -> str:
+def _seccomp() -> str:
     """Allow the system calls that computing and answering need; refuse others, and executable memory."""
-    machine = platform.machine()
-    if sys.platform != "linux" or machine not in _ARCH:
+    machine = os.uname().machine
+    if not _LINUX or machine not in _ARCH:
         return f"no filter for {sys.platform} on {machine}"
     arch, mmap, mprotect, allowed = _ARCH[machine]
     load, equal, any_bit, answer = 0x20, 0x15, 0x45, 0x06
@@ -128,7 +140,7 @@ def _seccomp(libc: Any) -> str:
     code = b"".join(struct.pack("HBBI", *step) for step in program)
     buffer = ctypes.create_string_buffer(code)
     header = struct.pack("HxxxxxxQ", len(program), ctypes.addressof(buffer))
-    return _prctl(libc, 38, 1) or _prctl(libc, 22, 2, ctypes.create_string_buffer(header))
+    return _prctl(38, 1) or _prctl(22, 2, ctypes.create_string_buffer(header))
 
 
 def _audit(event: str, _arguments: tuple[Any, ...]) -> None:
@@ -152,6 +164,7 @@ def _no_clock(real: type) -> type:
     return type(real.__name__, (real,), {name: classmethod(refuse) for name in ("now", "today", "utcnow")})
 
 
+@functools.cache
 def safe_builtins() -> dict[str, Any]:
     """Builtins without evaluators and file access, with an import of allowed modules only."""
     modules = {name: _facade(name) for name in (*ALLOWED, "ecdysis_lab.hooks")}

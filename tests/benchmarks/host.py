@@ -1,0 +1,134 @@
+"""What running a harness costs: start of a worker and one hook call, with the rules of a shipped harness.
+
+``python tests/benchmarks/host.py [--harness NAME] [--json]``; targets: hook under 0.5 ms, start under 60 ms (median).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ecdysis_lab import harness as harnesses
+from ecdysis_lab.hooks import Call, Done
+from ecdysis_lab.host import Host
+
+TARGET_HOOK_MS, TARGET_START_MS = 0.5, 60.0
+TURNS = 15
+
+# As dear as a real rule set: every hook looks at the whole view.
+SAMPLE = {
+    "contract.py": "def describe(tool):\n    return {**tool, 'description': tool['description'] + ' Ids start with #W.'}\n",
+    "skills.py": "def brief(opening, policy):\n    return 'Look the order up first.' if 'order' in opening else ''\n",
+    "actions.py": (
+        "import re\nfrom ecdysis_lab.hooks import Allow, Refuse\n\n"
+        "def check(call, view):\n"
+        "    seen = [d.call.name for d in view.done if not d.error]\n"
+        "    said = ' '.join(m['content'] for m in view.messages if m['role'] == 'user')\n"
+        "    if view.kind(call.name) == 'write' and not re.search('yes', said) and 'get' not in seen:\n"
+        "        return Refuse('Ask first.', 'Ask the user.', 'confirm')\n"
+        "    return Allow()\n"
+    ),
+    "regulation.py": (
+        "from ecdysis_lab.hooks import Allow\n\n"
+        "def observe(call, result, view):\n"
+        "    same = [d for d in view.done if d.call == call]\n"
+        "    return 'You did this before.' if len(same) > 2 else None\n\n"
+        "def on_reply(text, view):\n    return Allow()\n"
+    ),
+}
+
+
+def tools() -> list[dict[str, Any]]:
+    """Fourteen schemas of the size of τ²'s."""
+    properties = {f"field_{i}": {"type": "string", "description": "What the field holds. " * 4} for i in range(5)}
+    schema = {"type": "object", "properties": properties, "required": ["field_0"]}
+    kinds = ["read", "write"]
+    return [
+        {"name": f"tool_{i}", "description": "What the tool does. " * 12, "parameters": schema, "kind": kinds[i % 2]}
+        for i in range(14)
+    ]
+
+
+def sample(folder: Path) -> harnesses.Harness:
+    """The sample harness, written to ``folder``."""
+    for name, source in SAMPLE.items():
+        (folder / name).write_text(source)
+    return harnesses.load(folder)
+
+
+def timed(act: Callable[[], Any]) -> float:
+    """Milliseconds that ``act`` took."""
+    start = time.perf_counter()
+    act()
+    return (time.perf_counter() - start) * 1e3
+
+
+def trial(harness: harnesses.Harness) -> tuple[float, list[float]]:
+    """One trial's hook calls on a growing conversation: (start in ms, hooks in ms)."""
+    hooks: list[float] = []
+    with Host(harness, "Policy. " * 1500, tools(), lambda tool, arguments: {"status": "pending"}) as host:
+        start = timed(host.start)
+        hooks += [timed(lambda t=t: host.describe(t)) for t in tools()]
+        hooks.append(timed(lambda: host.brief("My order is late.")))
+        for turn in range(TURNS):
+            host.add_message("user", "Please look at my order. " * 8)
+            call = Call(f"tool_{turn % 14}", {f"field_{i}": "value" for i in range(5)}, f"call_{turn}")
+            hooks.append(timed(lambda c=call: host.check(c, 30)))
+            host.add_done(Done(call, '{"status": "pending"}' * 80))
+            hooks.append(timed(lambda c=call: host.observe(c, '{"status": "pending"}' * 80, False, 29)))
+            hooks.append(timed(lambda: host.on_reply("Your order is on its way. " * 5, 28)))
+            host.add_message("assistant", "Your order is on its way. " * 5)
+    return start, hooks
+
+
+def measure(harness: harnesses.Harness, trials: int) -> dict[str, Any]:
+    """Medians over ``trials`` trials; the first one, which also starts the fork server, is reported apart."""
+    first, _ = trial(harness)
+    runs = [trial(harness) for _ in range(trials)]
+    starts, hooks = [start for start, _ in runs], [ms for _, calls in runs for ms in calls]
+    return {
+        "hook_ms_median": round(statistics.median(hooks), 4),
+        "hook_ms_p95": round(statistics.quantiles(hooks, n=20)[-1], 4),
+        "start_ms_median": round(statistics.median(starts), 2),
+        "first_start_ms": round(first, 2),
+        "hook_calls": len(hooks),
+        "trials": trials,
+        "trial_overhead": trial_overhead(),
+    }
+
+
+def trial_overhead() -> float | None:
+    """Extra wall time of a sim trial with the human harness over the empty one, as a share.
+
+    None until it is measured: that needs the rollout and both human harnesses.
+    """
+    return None
+
+
+def main() -> None:
+    """Print the numbers."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--harness", help="name or folder (default: a sample that uses all hooks)")
+    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        harness = harnesses.load(asked.harness) if asked.harness else sample(Path(folder))
+        numbers = measure(harness, asked.trials)
+    if asked.json:
+        print(json.dumps(numbers))
+        return
+    for name, value in numbers.items():
+        print(f"{name:18s} {value}")
+    met = numbers["hook_ms_median"] < TARGET_HOOK_MS and numbers["start_ms_median"] < TARGET_START_MS
+    print(f"targets {'met' if met else 'MISSED'}: hook < {TARGET_HOOK_MS} ms, start < {TARGET_START_MS} ms")
+
+
+if __name__ == "__main__":
+    main()
