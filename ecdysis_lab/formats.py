@@ -20,7 +20,7 @@ from ecdysis_lab.records import Message, Status, Trajectory, Trial
 INFRA_ENDS = frozenset({"infrastructure_error", "infra_error", "unexpected_error", "timeout"})
 CHECK_NAMES = ("db", "communicate", "action", "env_assertion", "nl_assertion")
 _FAILED = re.compile(
-    r"""\s*(error\b|traceback \(most recent|\{\s*["']error["']\s*:\s*(?!null|none|false|""|''))""",
+    r"""\s*(error\b|traceback \(most recent|\{\s*["']error["']\s*:(?!\s*(null|none|false|""|'')))""",
     re.IGNORECASE,
 )
 

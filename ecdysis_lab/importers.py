@@ -141,7 +141,7 @@ def _records(source: _Source, alone: bool) -> tuple[list[tuple[int, Any]], str, 
     """Records of a file with their numbers, the format, and what could not be parsed."""
     file = source.file
     text = file.read_text(encoding="utf-8", errors="replace").lstrip("\ufeff")
-    lines = source.format == "jsonl" or file.suffix == ".jsonl"
+    lines = file.suffix == ".jsonl" or (source.format == "jsonl" and file.suffix != ".json")
     records, damaged = _json_lines(text, file) if lines else _json_document(text, file)
     format = source.format or next((name for _, r in records if (name := _format_of(r))), None)
     if format is None and not damaged:

@@ -251,7 +251,8 @@ def _reason(coverage: Coverage, patterns: Patterns, i: int, first: bool) -> str:
         said.append(f"adds the failed check {', '.join(new) or 'none'} to pattern {label} ({name})")
     if steps:
         example = min(coverage.steps[i] - coverage.seen_steps, key=_oddness)
-        said.append(f"adds {steps} new tool step{'s' if steps > 1 else ''}, e.g. {' → '.join(example)}")
+        shown = "ending without any call" if example == ("<start>", "<end>") else " → ".join(example)
+        said.append(f"adds {steps} new tool step{'s' if steps > 1 else ''}, e.g. {shown}")
     if closer >= 0.005:
         said.append(f"stands for {closer:.0%} more of all failures")
     where = "" if label < 0 or pairs else f" (pattern {label})"
