@@ -30,12 +30,12 @@ from openai_server import (
     truncated,
 )  # fmt: skip
 
-from ecdysis_lab import answers, llm
+from ecdysis_lab import answers, errors, llm
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.llm import Budget, BudgetExceeded, ContentError, ModelParams, PermanentError, TransientError
 from ecdysis_lab.records import Completion, LabError, Message, Usage
 
-CANARY = "sk-canary-5f0c2a9d41"
+CANARY = "canary-5f0c2a9d41"  # in no provider's form: only its variable gives it away
 HELLO = [{"role": "user", "content": "hello"}]
 TOOLS = [
     {"type": "function", "function": {"name": "get_order", "description": "Look up.", "parameters": {
@@ -216,6 +216,11 @@ def test_401_stops_at_once_names_the_variable_and_hides_the_key() -> None:
     assert CANARY not in "".join(traceback.format_exception(error))
     assert error.__cause__ is None and error.__context__ is None
     assert CANARY not in repr(pickle.loads(pickle.dumps(error)).__dict__)
+
+
+def test_other_keys_are_known_by_their_form() -> None:
+    raw = "litellm.AuthenticationError: OpenAIException - no sk-abcdef1234 for Bearer eyJhbGciOi\nTraceback"
+    assert errors.redact(raw) == "no [key] for [key]"
 
 
 @pytest.mark.parametrize(
