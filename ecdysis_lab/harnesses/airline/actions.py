@@ -51,10 +51,17 @@ YES = (
     r"|exactly|absolutely|definitely|certainly|perfect|great|fine|good|right|works|do (it|that|so|them)|oui"
     r"|let'?s|of course|alright|i accept|make (it|the|that)|i('d| would) like|i('ll| will) (use|take|go))\b"
 )
+WAIT = (
+    r"(?<!can't )(?<!cannot )\b(wait|hold on|hang on|not yet|not now|never ?mind|think about|let me think"
+    r"|rethink)\b"
+)
 NO = (
-    r"^\W*no\b(?!.{0,40}\b(go ahead|proceed|fine|yes)\b)|\b(wait|hold on|hang on|not yet|not now|never ?mind"
-    r"|let me think|think about it|rethink|changed my mind|(don'?t|do not|rather not) (want (you|to|it)|do"
-    r"|proceed|go|book|cancel|change|make|continue|confirm))\b"
+    r"^\W*(no|nope)\b|\bchanged my mind\b|\b(don'?t|do not|rather not)( (want (you|to|it)|do|proceed|go|book"
+    r"|cancel|change|make|continue|confirm|return|exchange|modify)\b|\W*$)"
+)
+CLEAR = (
+    r"\b(yes|yeah|go ahead|proceed|i confirm|confirmed|sounds good|works|that'?s (fine|correct|right)"
+    r"|please (book|cancel|change|make|return|exchange|modify|update|upgrade|add|use|process))\b"
 )
 COVERED = (
     r"\b(sick\w*|unwell|ill|illness|health|medical|doctor|hospital\w*|surgery|injur\w*|fever|covid|flu|disease"
@@ -597,13 +604,19 @@ def transfer_out_of_scope(call: Call, view: View) -> str | None:
     return None if known else "Handle the request with the tools, or name in the summary what policy forbids."
 
 
+def declines(answer: str) -> bool:
+    """Whether an answer puts the action off, or says no without a clear yes to it."""
+    rest = re.sub(NO, " ", answer, flags=re.I)
+    return has(WAIT, answer) or (rest != answer and not has(CLEAR, rest))
+
+
 def agreed(call: Call, view: View) -> bool:
     """Whether one of the last four answers says yes to a message of the agent about this kind of action."""
     talk = [("", ""), *((m["role"], m["content"]) for m in view.messages)]
     turns = [(talk[i - 1], talk[i][1]) for i in range(1, len(talk)) if talk[i][0] == "user"]
     about = ABOUT[call.name]
     for (role, asked), answer in reversed(turns[-4:]):
-        if has(NO, answer):
+        if declines(answer):
             return False
         wants = has(YES, answer) or (has(about, answer) and "?" not in answer)
         listed = has(ASKS, asked) or str(call.arguments.get("reservation_id")) in asked
