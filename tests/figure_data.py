@@ -22,7 +22,9 @@ REAL4 = (
 )
 
 
-def summary(arms=ARMS3, models=MODELS4[:3], simulated=True, seed=0, benchmark="tau2/airline") -> dict[str, Any]:
+def summary(
+    arms=ARMS3, models=MODELS4[:3], simulated=True, seed=0, benchmark="tau2/airline"
+) -> dict[str, Any]:
     """Content of a summary.json."""
     rng = np.random.default_rng(seed)
     block: dict[str, Any] = {}
@@ -56,7 +58,12 @@ def summary(arms=ARMS3, models=MODELS4[:3], simulated=True, seed=0, benchmark="t
 
 def training(arm: str, rng: np.random.Generator) -> dict[str, Any]:
     held, rounds = 7.0, []
-    ways = [("accepted", "improvement"), ("rejected", "legal"), ("rejected", "improvement"), ("accepted", "improvement")]
+    ways = [
+        ("accepted", "improvement"),
+        ("rejected", "legal"),
+        ("rejected", "improvement"),
+        ("accepted", "improvement"),
+    ]
     for number, (verdict, gate) in enumerate(ways[: 4 if arm == "self-evolution" else 3], 1):
         gained, lost = int(rng.integers(2, 6)), int(rng.integers(0, 2))
         if gate == "legal":
@@ -69,16 +76,33 @@ def training(arm: str, rng: np.random.Generator) -> dict[str, Any]:
         flips = {"gained": [str(i) for i in range(gained)], "lost": [str(i) for i in range(lost)]}
         numbers = {"failures": 13, "patterns": 4, "recurring": 3, "subset": 4, "editor_calls": 1}
         rounds.append(
-            {"round": number, **numbers, "verdict": verdict, "gate": gate, "score_before": held, "score_after": after}
+            {
+                "round": number,
+                **numbers,
+                "verdict": verdict,
+                "gate": gate,
+                "score_before": held,
+                "score_after": after,
+            }
             | flips
         )
         held = after if verdict == "accepted" and after is not None else held
     factor = {"self-evolution": 1.84, "ecdysis-no-fdcr": 0.6}.get(arm, 1.0)
-    seconds = {"rollout": 31.0, "patterns": 6.2, "subset": 0.4, "review": 18.0, "edit": 9.1, "gates": 14.0, "rerun": 22.0}
+    seconds = {
+        "rollout": 31.0,
+        "patterns": 6.2,
+        "subset": 0.4,
+        "review": 18.0,
+        "edit": 9.1,
+        "gates": 14.0,
+        "rerun": 22.0,
+    }
     if arm == "ecdysis-no-fdcr":
         seconds.pop("review")
     return {
         "rounds": rounds,
+        "n_tasks": 20,
+        "n_trials": 20,
         "wall_seconds": factor * 105,
         "phase_seconds": {k: factor * v for k, v in seconds.items()},
         "cost_usd": factor * 0.42,
@@ -125,10 +149,22 @@ def patterns(n: int = 48, groups: int = 5, seed: int = 0) -> tuple[Patterns, lis
     ranked = sorted(members.values(), key=len, reverse=True)
     tasks = {f.key: f.task_id for f in failures}
     made = tuple(
-        Pattern(i, NAMES[i % len(NAMES)], "quote", tuple(m), m[0], tuple(sorted({tasks[k] for k in m})))
+        Pattern(
+            i,
+            NAMES[i % len(NAMES)],
+            "quote",
+            tuple(m),
+            middle(m, layout),
+            tuple(sorted({tasks[k] for k in m})),
+        )
         for i, m in enumerate(ranked)
     )
     return Patterns(made, noise, layout, "hdbscan", "all-MiniLM-L6-v2", 0.97, 0.82), failures
+
+
+def middle(keys: list[str], layout: dict[str, Any]) -> str:
+    spots = np.array([layout[k] for k in keys])
+    return keys[int(np.argmin(((spots - spots.mean(axis=0)) ** 2).sum(axis=1)))]
 
 
 def subset(n: int = 12, of: int = 48) -> Subset:

@@ -1,13 +1,14 @@
 """Figures: table in, Plotly figure out.
 
-Each drawing function takes one DataFrame (its columns are listed in the function's docstring) and returns a
-plain ``go.Figure``. ``frames`` builds those tables from ``summary.json`` and from records. ``stamp`` writes the
-footer; ``save`` and ``save_all`` write HTML, PNG, SVG and CSV.
+A drawing function takes one DataFrame (its docstring lists the columns) and returns a plain ``go.Figure``.
+The ``*_frame`` functions build them from ``summary.json`` and from records; ``stamp`` writes the footer;
+``save`` and ``save_all`` write HTML, PNG, SVG and CSV.
 """
 
 from ecdysis_lab.figures.arms import gains, transfer
+from ecdysis_lab.figures.chrome import find_chrome
 from ecdysis_lab.figures.costs import cost_accuracy, phases
-from ecdysis_lab.figures.export import find_chrome, save, save_all
+from ecdysis_lab.figures.export import save, save_all
 from ecdysis_lab.figures.frames import (
     cost_frame,
     coverage_frame,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.figures.style import (
     INK,
     SOFT,
+    arm_axis,
     arm_colour,
-    arm_label,
     arm_order,
     axis,
     base,
+    count,
     finish,
     need,
+    note,
     spread,
     trials_text,
 )
@@ -45,8 +47,8 @@ def cost_accuracy(frame: pd.DataFrame) -> go.Figure:
     Parameters
     ----------
     frame : one row per arm and model, as ``cost_frame`` makes it; columns arm, model, accuracy, n_tasks,
-        n_trials, training_cost_usd, training_tokens; optional simulated. The same training cost stands in every
-        row of an arm.
+        n_trials, training_cost_usd, training_tokens; optional simulated. The same training cost stands in
+        every row of an arm.
 
     Returns
     -------
@@ -59,33 +61,44 @@ def cost_accuracy(frame: pd.DataFrame) -> go.Figure:
     """
     import plotly.graph_objects as go
 
-    need(frame, ["arm", "model", "accuracy", "training_cost_usd", "training_tokens"], "cost_accuracy")
+    need(frame, ("arm", "model", "accuracy", "training_cost_usd", "training_tokens"), "cost_accuracy")
     column, label, unit, scale = _cost_axis(frame)
     known = frame[frame[column].notna() & frame["accuracy"].notna()]
     if known.empty:
         raise LabError("figure cost_accuracy has neither a cost nor a token count of any arm")
-    arms, fig = arm_order(known["arm"]), go.Figure()
-    top = float(known[column].max()) / scale or 1.0
-    means = [100 * float(known.loc[known["arm"] == a, "accuracy"].mean()) for a in arms]
-    spans = 100 * known["accuracy"].min(), 100 * known["accuracy"].max()
-    low, high = max(0.0, spans[0] - 8), min(100.0, spans[1] + 8)
-    for arm, mean in zip(arms, means):
-        rows = known[known["arm"] == arm]
-        cost = float(rows[column].iloc[0]) / scale
-        _cost_points(fig, rows, arm, cost, mean)
-    costs = [float(known.loc[known["arm"] == a, column].iloc[0]) / scale for a in arms]
-    for arm, cost, mean, at in zip(arms, costs, means, _label_heights(costs, means, top, high - low)):
-        text = f"<b>{arm}</b>  {mean:.0f}%" + (f", {cost:.3g} {unit}" if cost else ", not trained")
-        style = {"showarrow": False, "xanchor": "left", "xshift": 16, "font": {"size": 13, "color": INK}}
-        fig.add_annotation(text=text, x=cost, y=at, **style)
-    fig.update_xaxes(axis(label, range=[-0.04 * top, 1.38 * top], rangemode="tozero"))
-    fig.update_yaxes(axis("accuracy on the test split (% of trials)", range=[low, high]))
-    n_models = known["model"].nunique()
-    key = f"● mean over {n_models} models   small points: single models; {trials_text(known)} each"
+    arms = arm_order(known["arm"])
+    by_arm = [known[known["arm"] == a] for a in arms]
+    costs = [float(rows[column].iloc[0]) / scale for rows in by_arm]
+    means = [100 * float(rows["accuracy"].mean()) for rows in by_arm]
+    top = max(costs) or 1.0
+    low, high = 100 * known["accuracy"].min() - 8, min(103.0, 100 * known["accuracy"].max() + 8)
+    fig = go.Figure()
+    places = _apart(costs, 0.013 * top)
+    for rows, x, mean in zip(by_arm, places, means):
+        fig.add_traces(_cost_points(rows, x, mean))
+    heights = _label_heights(costs, means, top, high - low)
+    notes = []
+    for arm, x, cost, mean, y in zip(arms, places, costs, means, heights):
+        text = f"<b>{arm}</b>  {mean:.0f}%" + (
+            f", {cost:{'.2g' if cost < 100 else ',.0f'}} {unit}" if cost else ", not trained"
+        )
+        notes.append(note(text, x=x, y=y, xanchor="left", xshift=16, bgcolor="rgba(255,255,255,0.75)"))
+    fig.update_xaxes(axis(label, range=[-0.05 * top, 1.42 * top]))
+    fig.update_yaxes(axis("accuracy on the test split (% of trials)", range=[max(-3, low), high]))
+    key = f"● mean over {count(known['model'].nunique(), 'model')}   ○ one model, {trials_text(known)}"
     lost = arm_order(set(frame["arm"]) - set(arms))
     key += f"<br>Cost unknown, not drawn: {', '.join(lost)}." if lost else ""
-    fig.update_layout(base("Accuracy against the cost of training", key))
+    fig.update_layout(base("Accuracy against the cost of training", key), annotations=notes)
     return finish(fig, frame)
+
+
+def _apart(costs: list[float], step: float) -> list[float]:
+    """The costs, arms of equal cost (the untrained) a little apart, so that none hides another."""
+    out = []
+    for i, cost in enumerate(costs):
+        before, same = costs[:i].count(cost), costs.count(cost)
+        out.append(cost + step * (before - (same - 1) / 2))
+    return out
 
 
 def _cost_axis(frame: pd.DataFrame) -> tuple[str, str, str, float]:
@@ -109,26 +122,28 @@ def _label_heights(costs: list[float], means: list[float], top: float, span: flo
     return heights
 
 
-def _cost_points(fig: go.Figure, rows: pd.DataFrame, arm: str, cost: float, mean: float) -> None:
-    import plotly.graph_objects as go
-
+def _cost_points(rows: pd.DataFrame, x: float, mean: float) -> list[dict[str, Any]]:
+    arm = rows["arm"].iloc[0]
     colour = arm_colour(arm)
-    single = go.Scatter(
-        x=[cost] * len(rows),
-        y=100 * rows["accuracy"].astype(float),
-        mode="markers",
-        marker={"size": 8, "color": "white", "line": {"color": colour, "width": 2}},
-        customdata=rows["model"],
-        hovertemplate=f"{arm} on %{{customdata}}: %{{y:.1f}}%<extra></extra>",
-    )
-    whole = go.Scatter(
-        x=[cost],
-        y=[mean],
-        mode="markers",
-        marker={"size": 17, "color": colour},
-        hovertemplate=f"{arm}: mean %{{y:.1f}}%<extra></extra>",
-    )
-    fig.add_traces([single, whole])
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "x": [x] * len(rows),
+            "y": 100 * rows["accuracy"].astype(float),
+            "marker": {"size": 8, "color": "white", "line": {"color": colour, "width": 2}},
+            "customdata": rows["model"],
+            "hovertemplate": f"{arm} on %{{customdata}}: %{{y:.1f}}%<extra></extra>",
+        },
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "x": [x],
+            "y": [mean],
+            "marker": {"size": 17, "color": colour},
+            "hovertemplate": f"{arm}: mean %{{y:.1f}}%<extra></extra>",
+        },
+    ]
 
 
 def phases(frame: pd.DataFrame) -> go.Figure:
@@ -161,49 +176,46 @@ def phases(frame: pd.DataFrame) -> go.Figure:
     widest = float(total.max()) / scale or 1.0
     for name in names:
         rows = frame[frame["phase"] == name].groupby("arm")["seconds"].sum() / scale
-        values = [float(rows.get(a, 0.0)) for a in arms]
-        inside = [f"{v:.2g}" if v > 0.05 * widest else "" for v in values]
-        bar = go.Bar(
-            x=values,
-            y=list(range(len(arms))),
-            orientation="h",
-            name=name,
-            width=0.5,
-            marker={
-                "color": PHASE_COLOURS.get(name) or next(spare),
-                "line": {"color": "white", "width": 1.5},
-            },
-            text=inside,
-            textposition="inside",
-            insidetextanchor="middle",
-            textangle=0,
-            textfont={"size": 12, "color": INK},
-            hovertemplate=f"{name}: %{{x:.3g}} {unit}<extra></extra>",
-        )
-        fig.add_trace(bar)
-    norm = total.get("self-evolution")
-    for i, arm in enumerate(arms):
+        colour = PHASE_COLOURS.get(name) or next(spare)
+        fig.add_traces([_phase_bar(name, colour, [float(rows.get(a, 0.0)) for a in arms], widest, unit)])
+    notes, norm = [], total.get("self-evolution")
+    for y, arm in enumerate(arms):
         ratio = f" ({total[arm] / norm:.2f}× self-evolution)" if norm and arm != "self-evolution" else ""
         text = f"<b>{total[arm] / scale:.3g} {unit}</b><span style='color:{SOFT}'>{ratio}</span>"
-        fig.add_annotation(text=text, x=total[arm] / scale, y=i, xanchor="left", xshift=6, showarrow=False)
-    fig.update_xaxes(axis(f"wall clock of training ({unit})", range=[0, 1.32 * widest]))
-    ticks = {"tickvals": list(range(len(arms))), "ticktext": [arm_label(a) for a in arms]}
-    fig.update_yaxes(axis(range=[len(arms) - 0.4, -0.6], showgrid=False, **ticks))
-    fig.update_layout(
-        base(
-            "Time by phase of training", "Bars read from left to right in the order of the flow", l=150, t=140
-        )
-    )
+        notes.append(note(text, x=total[arm] / scale, y=y, xanchor="left", xshift=6))
+    fig.update_xaxes(axis(f"wall clock of training ({unit})", range=[0, 1.34 * widest]))
+    fig.update_yaxes(arm_axis(arms))
+    counted = {"n_tasks", "n_trials"} <= set(frame.columns)
+    key = "Phases in the order of the flow" + (f"; {trials_text(frame)} a rollout" if counted else "")
+    fig.update_layout(base("Time by phase of training", key, l=156, t=124), annotations=notes)
     legend = {
         "orientation": "h",
         "x": 0,
-        "y": 1,
+        "y": 1.01,
         "yanchor": "bottom",
         "traceorder": "normal",
-        "font": {"size": 13},
+        "itemwidth": 30,
     }
-    fig.update_layout(barmode="stack", showlegend=True, legend=legend)
+    fig.update_layout(barmode="stack", showlegend=True, legend={**legend, "font": {"size": 13}})
     return finish(fig, frame)
+
+
+def _phase_bar(name: str, colour: str, values: list[float], widest: float, unit: str) -> dict[str, Any]:
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "x": values,
+        "y": list(range(len(values))),
+        "width": min(0.5, 0.2 * len(values)),
+        "marker": {"color": colour, "line": {"color": "white", "width": 1.5}},
+        "text": [f"{v:.2g}" if v > 0.04 * widest else "" for v in values],
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "textangle": 0,
+        "textfont": {"size": 12, "color": INK},
+        "hovertemplate": f"{name}: %{{x:.3g}} {unit}<extra></extra>",
+    }
 
 
 def _time_unit(seconds: float) -> tuple[str, float]:

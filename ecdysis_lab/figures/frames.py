@@ -12,6 +12,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BASELINE = "direct"
+COVERAGE = (
+    "pick",
+    "key",
+    "gain",
+    "reason",
+    "coverage",
+    "random_low",
+    "random_median",
+    "random_high",
+    "budget",
+    "n_failures",
+    "origin",
+    "simulated",
+)
+SIZE = ("n_tasks", "n_trials")
 PUBLISHED = Path(__file__).resolve().parents[2] / "data" / "reference"
 
 
@@ -72,8 +87,8 @@ def transfer_frame(summary: Mapping[str, Any], train_model: str | None = None) -
     Returns
     -------
     DataFrame with columns arm, model, benchmark, baseline, accuracy, gain, gain_low, gain_high, trained_on,
-    n_tasks, n_trials, simulated. ``gain_low`` and ``gain_high`` come from ``difference_ci95`` of the arms block
-    (``paired_difference`` against ``direct``) and are missing without it.
+    n_tasks, n_trials, simulated. ``gain_low`` and ``gain_high`` come from ``difference_ci95`` of the arms
+    block (``ci95`` of ``paired_difference`` from ``direct``) and are missing without it.
 
     Raises
     ------
@@ -109,7 +124,8 @@ def rounds_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
     -------
     DataFrame with columns arm, round, failures, patterns, recurring, subset, verdict, gate, score_before,
     score_after, gained, lost, editor_calls, simulated. ``gained`` and ``lost`` are counts of tasks;
-    ``score_after`` is missing where the rerun was not reached.
+    ``score_after`` is missing where the rerun was not reached. ``n_tasks`` and ``n_trials`` of the training
+    rollout follow where every training block states them.
     """
     import pandas as pd
 
@@ -118,8 +134,14 @@ def rounds_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
     for arm, training in summary.get("training", {}).items():
         for entry in training["rounds"] if isinstance(training, Mapping) else training:
             flips = {side: _count(entry.get(side, 0)) for side in ("gained", "lost")}
-            rows.append({**entry, **flips, "arm": arm, "simulated": bool(summary.get("simulated"))})
-    return pd.DataFrame(rows, columns=[*columns.split(" "), "editor_calls", "simulated"])
+            size = {c: _training(summary, arm)[c] for c in SIZE if _training(summary, arm).get(c)}
+            rows.append({**entry, **flips, **size, "arm": arm, "simulated": bool(summary.get("simulated"))})
+    return pd.DataFrame(rows, columns=[*columns.split(" "), "editor_calls", *_common(rows), "simulated"])
+
+
+def _common(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Columns on the size of the training rollout, where every row has them."""
+    return [c for c in SIZE if rows and all(c in row for row in rows)]
 
 
 def _count(value: Any) -> int:
@@ -153,8 +175,8 @@ def cost_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _tokens(training: Mapping[str, Any]) -> float | None:
-    parts = training.get("prompt_tokens"), training.get("completion_tokens")
-    return None if None in parts else float(sum(parts))
+    read, written = training.get("prompt_tokens"), training.get("completion_tokens")
+    return None if read is None or written is None else float(read + written)
 
 
 def phases_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
@@ -162,8 +184,9 @@ def phases_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame with columns arm, phase, seconds, simulated; from ``phase_seconds`` (phase -> seconds) of each
-    arm's training block, or its ``wall_seconds`` as one phase ``training``.
+    DataFrame with columns arm, phase, seconds, simulated, and n_tasks, n_trials where every training
+    block states them; from ``phase_seconds`` (phase -> seconds) of the training block, or else its
+    ``wall_seconds`` as one phase ``training``.
     """
     import pandas as pd
 
@@ -171,8 +194,9 @@ def phases_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
     for arm in summary.get("training", {}):
         training = _training(summary, arm)
         known = training.get("phase_seconds") or {"training": training.get("wall_seconds")}
-        rows += [{"arm": arm, "phase": p, "seconds": s} for p, s in known.items() if s is not None]
-    frame = pd.DataFrame(rows, columns=["arm", "phase", "seconds"])
+        size = {c: training[c] for c in SIZE if training.get(c)}
+        rows += [{"arm": arm, "phase": p, "seconds": s, **size} for p, s in known.items() if s is not None]
+    frame = pd.DataFrame(rows, columns=["arm", "phase", "seconds", *_common(rows)])
     return frame.assign(simulated=bool(summary.get("simulated")))
 
 
@@ -227,14 +251,13 @@ def coverage_frame(subset: Subset, simulated: bool = False) -> pd.DataFrame:
     """
     import pandas as pd
 
-    columns = "pick key gain reason coverage random_low random_median random_high budget n_failures origin simulated"
     rows = []
     for i, pick in enumerate(subset.picks):
         low, median, high = subset.random_band[i] if i < len(subset.random_band) else (None, None, None)
         covered = subset.coverage[i] if i < len(subset.coverage) else None
         head = [i + 1, pick.key, pick.gain, pick.reason, covered, low, median, high]
         rows.append([*head, subset.budget, subset.n_failures, subset.origin, simulated])
-    return pd.DataFrame(rows, columns=columns.split(" "))
+    return pd.DataFrame(rows, columns=list(COVERAGE))
 
 
 def published_frame(folder: Path = PUBLISHED) -> pd.DataFrame:
@@ -256,7 +279,9 @@ def published_frame(folder: Path = PUBLISHED) -> pd.DataFrame:
             f"published figures are read from arms.csv in the reference folder; not found in {folder}"
         )
     frame = pd.read_csv(path)
-    return frame.assign(value=frame["value_percent"] / 100)[["arm", "metric", "value", "source"]]
+    scope = frame["models"].astype(str) + " models, " + frame["task_sets"].str.replace("+", " and ")
+    frame = frame.assign(value=frame["value_percent"] / 100, source=frame["source"] + ": " + scope)
+    return frame[["arm", "metric", "value", "source"]]
 
 
 def measured_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
@@ -264,8 +289,8 @@ def measured_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame with columns arm, metric, value, source, n_models, n_tasks, n_trials, simulated. A metric that is
-    None for any model of an arm is left out.
+    DataFrame with columns arm, metric, value, source, n_models, n_tasks, n_trials, simulated. A metric that
+    is None for any model of an arm is left out.
     """
     import pandas as pd
 

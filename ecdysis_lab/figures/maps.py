@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
-from ecdysis_lab.figures.style import HEIGHT, INK, SOFT, WIDTH, axis, base, finish, need, short
+from ecdysis_lab.figures.style import HEIGHT, INK, SOFT, WIDTH, axis, base, finish, need, note, short, spread
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,7 +16,7 @@ PATTERN_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "star")
 NOISE = "#B5B9BF"
 MANY = 3000
-MARGIN = {"l": 24, "r": 24, "t": 92, "b": 76}
+MARGIN = {"l": 24, "r": 24, "t": 92, "b": 58}
 Box = tuple[float, float, float, float]
 
 
@@ -43,7 +44,8 @@ def pattern_map(frame: pd.DataFrame) -> go.Figure:
     need(frame, [*columns.split(" "), "first_bad_what"], "pattern_map")
     kind = go.Scattergl if len(frame) > MANY else go.Scatter
     told = (
-        "<b>%{customdata[1]}</b><br>pattern over %{customdata[2]} tasks<br>task %{customdata[3]} · %{customdata[4]}"
+        "<b>%{customdata[1]}</b><br>pattern over %{customdata[2]} tasks"
+        "<br>task %{customdata[3]} · %{customdata[4]}"
         "<br>ended by %{customdata[5]}; failed: %{customdata[6]}<br>%{customdata[7]}<extra></extra>"
     )
     trace = kind(
@@ -126,14 +128,20 @@ def _labels(frame: pd.DataFrame, xs: list[float], ys: list[float]) -> list[dict[
         if row.empty:
             continue
         one = row.iloc[0]
-        tasks = f"{one['pattern_tasks']} task{'s' if one['pattern_tasks'] != 1 else ''}"
-        lines = f"P{pattern} {short(str(one['pattern_name']), 34)}", f"{sizes[pattern]} failures, {tasks}"
-        width, height = 12 + 7.0 * max(len(lines[0]) * 1.06, len(lines[1])), 36.0
+        lines = _label_lines(one, int(pattern), int(sizes[pattern]))
+        width, height = 10 + 7.3 * max(map(len, lines)), 17.0 * len(lines) + 6
         at = float(px[row.index[0]]), float(py[row.index[0]])
         box = _place(at, width, height, dots, taken, (wide, tall))
         taken.append(box)
         out.append(_label(one, lines, box, at))
     return out
+
+
+def _label_lines(one: pd.Series, pattern: int, size: int) -> list[str]:
+    """Name of a pattern in at most two lines, then its size."""
+    name = textwrap.wrap(f"P{pattern} {one['pattern_name']}", 34, max_lines=2, placeholder=" …")
+    tasks = f"{one['pattern_tasks']} task{'s' if one['pattern_tasks'] != 1 else ''}"
+    return [*name, f"{size} failure{'s' if size != 1 else ''}, {tasks}"]
 
 
 def _place(
@@ -144,9 +152,9 @@ def _place(
     import math
 
     best, least = (0.0, 0.0, width, height), float("inf")
-    for radius in (30, 45, 65, 90, 120, 160, 210):
-        for turn in range(12):
-            angle = math.pi / 2 + turn * math.pi / 6
+    for radius in (30, 45, 65, 90, 120, 160, 210, 270):
+        for turn in range(24):
+            angle = math.pi / 2 + turn * math.pi / 12
             x = at[0] + math.cos(angle) * (radius + width / 2) - width / 2
             y = at[1] + math.sin(angle) * (radius + height / 2) - height / 2
             x = min(max(x, 3), canvas[0] - width - 3)
@@ -154,7 +162,7 @@ def _place(
             box = (x, y, x + width, y + height)
             under = sum(box[0] - 5 < a < box[2] + 5 and box[1] - 5 < b < box[3] + 5 for a, b in dots)
             clash = sum(_overlap(box, other) for other in taken)
-            cost = 3 * under + 1000 * clash + radius / 12
+            cost = 4 * under + 1000 * clash + radius / 12
             if cost < least:
                 best, least = box, cost
     return best
@@ -164,7 +172,7 @@ def _overlap(a: Box, b: Box) -> bool:
     return a[0] < b[2] + 4 and b[0] < a[2] + 4 and a[1] < b[3] + 4 and b[1] < a[3] + 4
 
 
-def _label(one: pd.Series, lines: tuple[str, str], box: Box, at: tuple[float, float]) -> dict[str, Any]:
+def _label(one: pd.Series, lines: list[str], box: Box, at: tuple[float, float]) -> dict[str, Any]:
     """Annotation with a thin line from its box to the medoid."""
     middle = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
     return {
@@ -172,7 +180,7 @@ def _label(one: pd.Series, lines: tuple[str, str], box: Box, at: tuple[float, fl
         "y": one["y"],
         "ax": middle[0] - at[0],
         "ay": at[1] - middle[1],
-        "text": f"<b>{lines[0]}</b><br><span style='color:{SOFT}'>{lines[1]}</span>",
+        "text": f"<b>{'<br>'.join(lines[:-1])}</b><br><span style='color:{SOFT}'>{lines[-1]}</span>",
         "align": "left",
         "showarrow": True,
         "arrowhead": 0,
@@ -211,7 +219,9 @@ def coverage(frame: pd.DataFrame) -> go.Figure:
     if frame["random_low"].notna().any():
         fig.add_trace(go.Scatter(x=x, y=100 * frame["random_high"], **grey))
         fig.add_trace(
-            go.Scatter(x=x, y=100 * frame["random_low"], fill="tonexty", fillcolor="#E3E5E8", **grey)
+            go.Scatter(
+                x=x, y=100 * frame["random_low"], fill="tonexty", fillcolor="rgba(95,99,104,0.17)", **grey
+            )
         )
         dash = {"color": "#80868B", "width": 2, "dash": "dash"}
         told = "random: %{y:.0f}%<extra></extra>"
@@ -228,28 +238,24 @@ def coverage(frame: pd.DataFrame) -> go.Figure:
         hovertemplate="pick %{x}: %{y:.0f}% covered<br>%{customdata}<extra></extra>",
     )
     fig.add_trace(picked)
-    _end_labels(fig, last)
     n = int(last["pick"])
     fig.update_xaxes(axis("failures in the subset (number)", range=[0.5, n + 0.5], dtick=max(1, n // 12)))
     fig.update_yaxes(axis("coverage (% of what there is to cover)", range=[0, 104]))
     key = f"{n} of {last['n_failures']} failures (budget {last['budget']}), picked: {last['origin']}. "
     key += "Band: random subsets of equal size, 5th to 95th percentile"
-    fig.update_layout(base("Coverage of the subset", key, r=210))
+    fig.update_layout(base("Coverage of the subset", key, r=170), annotations=_end_labels(last))
     return finish(fig, frame)
 
 
-def _end_labels(fig: go.Figure, last: pd.Series) -> None:
+def _end_labels(last: pd.Series) -> list[dict[str, Any]]:
     """Names and values at the right end of the lines, kept apart."""
-    from ecdysis_lab.figures.style import spread
-
     ends = [
         ("this subset", PATTERN_COLOURS[0], last["coverage"]),
         ("random, median", SOFT, last["random_median"]),
     ]
-    ends = [(name, colour, 100 * float(v)) for name, colour, v in ends if v is not None and v == v]
-    for (name, colour, value), y in zip(ends, spread([e[2] for e in ends], 5.5)):
-        text = f"<b>{value:.0f}%</b> {name}"
-        fig.add_annotation(
-            text=text, x=1, xref="paper", y=y, xanchor="left", xshift=8, showarrow=False,
-            font={"size": 14, "color": colour},
-        )  # fmt: skip
+    known = [(name, colour, 100 * float(v)) for name, colour, v in ends if v is not None and v == v]
+    place = {"x": 1, "xref": "paper", "xanchor": "left", "xshift": 4}
+    return [
+        note(f"<b>{value:.0f}%</b> {name}", y=y, font={"size": 14, "color": colour}, **place)
+        for (name, colour, value), y in zip(known, spread([k[2] for k in known], 5.5))
+    ]

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.figures.style import (
-    ALARM,
     INK,
     SOFT,
+    arm_axis,
     arm_colour,
-    arm_label,
     arm_order,
     axis,
     base,
+    count,
+    mark_simulated,
     need,
+    note,
+    panel,
     simulated,
+    spread,
+    trials_text,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-METRICS = ("pass@3", "accuracy", "pass^3")
-NAMES = {"pass@3": "Pass@3", "accuracy": "accuracy", "pass^3": "Pass^3"}
-SYMBOLS = {"pass@3": "triangle-right", "accuracy": "circle", "pass^3": "diamond"}
+NAMES = {"pass^3": "Pass^3", "accuracy": "accuracy", "pass@3": "Pass@3"}
+SYMBOLS = {"pass^3": "diamond", "accuracy": "circle", "pass@3": "triangle-right"}
+NEAR = 9.0  # points that the values over the marks stay apart
 
 
 def reference(frame_measured: pd.DataFrame, frame_published: pd.DataFrame) -> go.Figure:
@@ -47,73 +52,52 @@ def reference(frame_measured: pd.DataFrame, frame_published: pd.DataFrame) -> go
     from plotly.subplots import make_subplots
 
     for frame in (frame_measured, frame_published):
-        need(frame, ["arm", "metric", "value", "source"], "reference")
+        need(frame, ("arm", "metric", "value", "source"), "reference")
     arms = arm_order([*frame_measured["arm"], *frame_published["arm"]])
     fig = make_subplots(1, 2, shared_yaxes=True, horizontal_spacing=0.06)
-    sides = ((frame_published, "published", True), (frame_measured, "measured here", False))
-    for column, (frame, word, hollow) in enumerate(sides, 1):
+    notes: list[dict[str, Any]] = []
+    for n, frame, word in ((1, frame_published, "Published"), (2, frame_measured, "Measured here")):
+        notes.append(note(_heading(frame, word), **panel(n)[2], yshift=2, font={"size": 14, "color": INK}))
         for y, arm in enumerate(arms):
-            _row(fig, frame[frame["arm"] == arm], y, hollow, {"row": 1, "col": column})
-        _heading(fig, frame, word, {"row": 1, "col": column})
-    ground = {"type": "rect", "fillcolor": "#F3F4F6", "line": {"width": 0}, "layer": "below"}
+            notes += _row(fig, frame[(frame["arm"] == arm) & frame["value"].notna()], y, n)
+    ground = {"type": "rect", "fillcolor": "#F1F3F4", "line": {"width": 0}, "layer": "below"}
     fig.add_shape(**ground, xref="x domain", yref="y domain", x0=0, x1=1, y0=0, y1=1)
-    ticks = {"tickvals": list(range(len(arms))), "ticktext": [arm_label(a) for a in arms]}
-    fig.update_yaxes(axis(range=[len(arms) - 0.4, -0.6], showgrid=False, **ticks))
-    fig.update_xaxes(axis("share (%)", range=[0, 105], tickvals=[0, 25, 50, 75, 100]))
+    fig.update_yaxes(arm_axis(arms))
+    fig.update_xaxes(axis("share (%)", range=[-4, 104], tickvals=[0, 25, 50, 75, 100]))
     fig.update_xaxes(gridcolor="white", row=1, col=1)
-    key = "▶ Pass@3   ● accuracy   ◆ Pass^3   Other models, tasks and prices: compare the order, not the values."
-    fig.update_layout(base("Published beside measured", key, l=150, t=150))
+    key = "◆ Pass^3   ● accuracy   ▶ Pass@3   Models and tasks differ: compare the order, not the values."
+    fig.update_layout(base("Published beside measured", key, l=156, t=138), annotations=notes)
+    if simulated(frame_measured):
+        mark_simulated(fig, "{title} ({mark})", x0=0.55)
     return fig
 
 
-def _row(fig: go.Figure, rows: pd.DataFrame, y: int, hollow: bool, place: dict[str, int]) -> None:
-    """One arm: its metrics on one line, values above the marks."""
-    import plotly.graph_objects as go
-
-    rows = rows[rows["value"].notna()]
+def _row(fig: go.Figure, rows: pd.DataFrame, y: int, n: int) -> list[dict[str, Any]]:
+    """Draw the metrics of one arm on one line; returns their values as annotations."""
+    at, refs, _ = panel(n)
     if rows.empty:
-        fig.add_annotation(
-            text="not run", x=50, y=y, showarrow=False, font={"size": 12, "color": SOFT}, **place
-        )
-        return
-    colour, arm = arm_colour(rows["arm"].iloc[0]), rows["arm"].iloc[0]
-    values = {m: 100 * float(v) for m, v in zip(rows["metric"], rows["value"]) if m in METRICS}
-    ends = go.Scatter(
-        x=[min(values.values()), max(values.values())],
-        y=[y, y],
-        mode="lines",
-        line={"color": colour, "width": 2, "dash": "dot" if hollow else "solid"},
-        hoverinfo="skip",
-    )
-    fig.add_trace(ends, **place)
+        return [note("not run", x=50, y=y, font={"size": 12, "color": SOFT}, **refs)]
+    hollow, arm, colour = n == 1, rows["arm"].iloc[0], arm_colour(rows["arm"].iloc[0])
+    known = {m: 100 * float(v) for m, v in zip(rows["metric"], rows["value"])}
+    values = {m: known[m] for m in NAMES if m in known}
+    line = {"color": colour, "width": 2, "dash": "dot" if hollow else "solid"}
+    ends = {"x": [min(values.values()), max(values.values())], "y": [y, y], "line": line}
+    traces: list[dict[str, Any]] = [{"type": "scatter", "mode": "lines", "hoverinfo": "skip", **ends, **at}]
     for metric, value in values.items():
-        mark = {"symbol": SYMBOLS[metric], "size": 13, "color": "white" if hollow else colour}
-        fig.add_trace(
-            go.Scatter(
-                x=[value],
-                y=[y],
-                mode="markers+text",
-                text=[f"{value:.0f}"],
-                textposition="top center",
-                textfont={"size": 12, "color": INK},
-                marker={**mark, "line": {"color": colour, "width": 2}},
-                hovertemplate=f"{arm}: {NAMES[metric]} %{{x:.2f}}%<extra></extra>",
-            ),
-            **place,
-        )
+        fill = "white" if hollow else colour
+        look = {"symbol": SYMBOLS[metric], "size": 13, "color": fill, "line": {"color": colour, "width": 2}}
+        told = f"{arm}: {NAMES[metric]} %{{x:.2f}}%<extra></extra>"
+        point = {"x": [value], "y": [y], "marker": look, "hovertemplate": told, "cliponaxis": False}
+        traces.append({"type": "scatter", "mode": "markers", **point, **at})
+    fig.add_traces(traces)
+    spots = spread(list(values.values()), NEAR)
+    over = max(0.0, max(spots) - 100)
+    words = {"yshift": 17, "font": {"size": 12, "color": INK}}
+    return [note(f"{v:.1f}", x=x - over, y=y, **words, **refs) for v, x in zip(values.values(), spots)]
 
 
-def _heading(fig: go.Figure, frame: pd.DataFrame, word: str, place: dict[str, int]) -> None:
+def _heading(frame: pd.DataFrame, word: str) -> str:
     source = ", ".join(dict.fromkeys(frame["source"]))
-    if "n_models" in frame.columns:
-        first = frame.iloc[0]
-        source += f": {first['n_models']} models, {first['n_tasks']} tasks, {first['n_trials']} trials each"
-    mark = f" <span style='color:{ALARM}'>SIMULATED</span>" if simulated(frame) else ""
-    fig.add_annotation(
-        text=f"<b>{word.upper()}</b>{mark}<br><span style='color:{SOFT};font-size:12px'>{source}</span>",
-        showarrow=False,
-        align="left",
-        font={"size": 14},
-        **{"xref": "x domain", "x": 0, "xanchor": "left", "yref": "y domain", "y": 1, "yanchor": "bottom"},
-        **place,
-    )
+    if {"n_models", "n_tasks", "n_trials"} <= set(frame.columns):
+        source += f": {count(int(frame['n_models'].max()), 'model')}, {trials_text(frame)} each"
+    return f"<b>{word}</b><br><span style='color:{SOFT};font-size:12px'>{source}</span>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +28,8 @@ OTHER_COLOURS = ("#009E73", "#D55E00", "#7A5195", "#8C6D31")
 INK, SOFT, FAINT, ALARM = "#222222", "#5F6368", "#E3E5E8", "#B30000"
 FONT = "Arial, Helvetica, Liberation Sans, sans-serif"
 WIDTH, HEIGHT, EDGE = 1000, 600, 24
-FOOTER_CHARS = 158
+FOOTER_CHARS = 165
+FOOTER_LINES = 2  # that fit into the bottom margin of every figure
 
 
 def arm_colour(arm: str) -> str:
@@ -45,7 +47,7 @@ def arm_order(arms: Iterable[str]) -> list[str]:
 
 def arm_label(arm: str) -> str:
     """Arm name behind a swatch of its colour, for tick labels."""
-    return f'<span style="color:{arm_colour(arm)}">⬤</span> {arm}'
+    return f'<span style="color:{arm_colour(arm)};font-size:16px">■</span> {arm}'
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ def base(title: str, subtitle: str, *, height: int = HEIGHT, **margin: int) -> d
         "margin": {"l": 80, "r": 30, "t": 96, "b": 108, **margin},
         "font": {"family": FONT, "size": 13, "color": INK},
         "paper_bgcolor": "white",
-        "plot_bgcolor": "white",
+        "plot_bgcolor": "rgba(0,0,0,0)",  # the SIMULATED mark lies under the plot
         "showlegend": False,
         "hoverlabel": {"align": "left", "font": {"family": FONT, "size": 13}},
         "title": {
@@ -123,8 +125,45 @@ def base(title: str, subtitle: str, *, height: int = HEIGHT, **margin: int) -> d
 
 def axis(title: str = "", **more: Any) -> dict[str, Any]:
     """Keys of a quiet axis: faint grid, no line, title with its unit."""
-    look = {"gridcolor": FAINT, "zeroline": False, "ticks": "", "title": {"text": title, "standoff": 8}}
-    return {**look, "tickfont": {"size": 12}, **more}
+    look = {"gridcolor": FAINT, "zeroline": False, "ticks": "", "ticklabelstandoff": 5}
+    return {
+        **look,
+        "title": {"text": title, "standoff": 8, "font": {"size": 13}},
+        "tickfont": {"size": 13},
+        **more,
+    }
+
+
+def arm_axis(arms: Sequence[str]) -> dict[str, Any]:
+    """Keys of a y axis with one row an arm, the first on top."""
+    ticks: dict[str, Any] = {"tickvals": list(range(len(arms))), "ticktext": [arm_label(a) for a in arms]}
+    return axis(range=[len(arms) - 0.4, -0.6], showgrid=False, **ticks)
+
+
+def panel(n: int) -> tuple[dict[str, str], dict[str, str], dict[str, Any]]:
+    """Where panel n of ``make_subplots`` (1, 2, ... row by row) is.
+
+    Returns
+    -------
+    Axis keys for a trace, references for an annotation in data coordinates, and keys that put an annotation
+    above the panel's top left corner.
+    """
+    suffix = "" if n == 1 else str(n)
+    x, y = f"x{suffix}", f"y{suffix}"
+    above = {
+        "xref": f"{x} domain",
+        "x": 0,
+        "xanchor": "left",
+        "yref": f"{y} domain",
+        "y": 1,
+        "yanchor": "bottom",
+    }
+    return {"xaxis": x, "yaxis": y}, {"xref": x, "yref": y}, {**above, "showarrow": False, "align": "left"}
+
+
+def note(text: str, **more: Any) -> dict[str, Any]:
+    """Keys of a plain text annotation."""
+    return {"text": text, "showarrow": False, "font": {"size": 13, "color": INK}, **more}
 
 
 def need(frame: pd.DataFrame, columns: Iterable[str], figure: str) -> None:
@@ -149,6 +188,15 @@ def short(text: str, chars: int) -> str:
         return text
     head = (chars - 1) * 2 // 5
     return f"{text[:head]}…{text[len(text) - (chars - 1 - head) :]}"
+
+
+def model_names(models: Sequence[str], chars: int) -> list[str]:
+    """Model names for labels: whole where they fit, else without their provider, kept distinct."""
+    names: list[str] = []
+    for model in models:
+        name = model if len(model) <= chars else short(model.rpartition("/")[2], chars)
+        names.append(name if name not in names else f"{short(name, chars - 4)} ({names.count(name) + 1})")
+    return names
 
 
 def spread(values: Sequence[float], gap: float) -> list[float]:
@@ -176,12 +224,17 @@ def _middle(group: Sequence[float]) -> float:
     return group[0] / group[1]
 
 
+def count(n: int, noun: str) -> str:
+    """Number and noun: ``"1 model"``, ``"4 models"``."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
 def trials_text(frame: pd.DataFrame) -> str:
-    """Tasks and trials behind rows with ``n_tasks`` and ``n_trials``: ``"20 tasks × 3 trials"``, or ranges."""
+    """Tasks and trials behind rows: ``"20 tasks × 3 trials"``, or ranges where they differ."""
     tasks, trials = frame["n_tasks"].astype(int), frame["n_trials"].astype(int)
     if (trials % tasks.clip(lower=1) == 0).all() and (trials // tasks.clip(lower=1)).nunique() == 1:
         each = int((trials // tasks.clip(lower=1)).iloc[0])
-        return f"{_span(tasks)} tasks × {each} trial{'s' if each != 1 else ''}"
+        return f"{_span(tasks)} tasks × {count(each, 'trial')}"
     return f"{_span(tasks)} tasks, {_span(trials)} trials"
 
 
@@ -202,39 +255,34 @@ def stamp(fig: go.Figure, footer: Footer) -> go.Figure:
         return copy
     if footer.simulated:
         mark_simulated(copy)
-    lines = textwrap.wrap(footer.text, FOOTER_CHARS, break_long_words=False) or [""]
-    margin, extra = copy.layout.margin, 15 * (len(lines) - 1)
-    copy.update_layout(height=copy.layout.height + extra, margin_b=margin.b + extra)
-    # The title's place is relative to the height, which has just grown.
-    copy.update_layout(title_y=1 - 20 / copy.layout.height)
-    copy.add_annotation(
-        name="footer",
-        text="<br>".join(lines),
-        align="left",
-        showarrow=False,
-        font={"size": 12, "color": SOFT},
-        **{"xref": "paper", "x": 0, "xanchor": "left", "xshift": EDGE - margin.l},
-        **{"yref": "paper", "y": 0, "yanchor": "bottom", "yshift": 6 - margin.b},
-    )
+    lines = textwrap.wrap(footer.text, FOOTER_CHARS, break_long_words=False)
+    margin, extra = copy.layout.margin, 15 * max(0, len(lines) - FOOTER_LINES)
+    height = copy.layout.height + extra
+    copy.update_layout(height=height, margin_b=margin.b + extra, title_y=1 - 20 / height)
+    place = {"xref": "paper", "x": 0, "xanchor": "left", "xshift": EDGE - margin.l}
+    place |= {"yref": "paper", "y": 0, "yanchor": "bottom", "yshift": 6 - margin.b - extra}
+    text = note("<br>".join(lines), name="footer", align="left", font={"size": 12, "color": SOFT}, **place)
+    copy.add_annotation(text)
     return copy
 
 
-def mark_simulated(fig: go.Figure) -> None:
-    """Write SIMULATED before the title and across the ground of a figure, once."""
-    if any(a.name == "simulated" for a in fig.layout.annotations):
+def mark_simulated(fig: go.Figure, title: str = "{mark}  {title}", x0: float = 0.0, x1: float = 1.0) -> None:
+    """Write SIMULATED into the title and, pale, under the data of a figure; once.
+
+    ``x0`` and ``x1`` bound the ground that is marked, as shares of the plot's width.
+    """
+    if any(i.name == "simulated" for i in fig.layout.images):
         return
-    fig.update_layout(
-        title_text=f'<span style="color:{ALARM}"><b>SIMULATED</b></span>  {fig.layout.title.text}'
+    mark = f'<span style="color:{ALARM}"><b>SIMULATED</b></span>'
+    fig.update_layout(title_text=title.format(mark=mark, title=fig.layout.title.text))
+    drawing = (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 800 400"><text x="400" y="230" font-size="118" '
+        f'font-family="Arial, Liberation Sans" fill="{ALARM}" fill-opacity="0.07" text-anchor="middle" '
+        'transform="rotate(-18 400 200)">SIMULATED</text></svg>'
     )
-    fig.add_annotation(
-        name="simulated",
-        text="SIMULATED",
-        showarrow=False,
-        textangle=-18,
-        opacity=0.07,
-        font={"size": 110, "color": ALARM},
-        **{"xref": "paper", "x": 0.5, "yref": "paper", "y": 0.5, "xanchor": "center", "yanchor": "middle"},
-    )
+    source = "data:image/svg+xml;base64," + base64.b64encode(drawing.encode()).decode()
+    place = {"xref": "paper", "x": x0, "sizex": x1 - x0, "yref": "paper", "y": 1, "sizey": 1}
+    fig.add_layout_image(name="simulated", source=source, layer="below", sizing="contain", **place)
 
 
 def simulated(frame: pd.DataFrame) -> bool:
