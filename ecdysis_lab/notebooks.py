@@ -85,6 +85,7 @@ def _execute(path: Path, out: Path, parameters: dict[str, Any]) -> int:
             stdout_file=sys.stdout,
             stderr_file=sys.stderr,
             log_output=False,
+            extra_arguments=["--log-level=ERROR"],
             kernel_name="python3",
         )
     except PapermillExecutionError as failed:

@@ -186,6 +186,7 @@ class Trajectory:
     seconds : wall clock of the trial.
     error : message of an infrastructure error or user fault, else an empty string.
     truth : planted cause, for ``sim`` models only; reviewers, editors and gates never get it.
+    reused_from : key of the trial whose result was taken over because nothing that the model sees had changed.
     """
 
     trial: Trial
@@ -202,6 +203,7 @@ class Trajectory:
     seconds: float = 0.0
     error: str = ""
     truth: dict[str, Any] = field(default_factory=dict)
+    reused_from: str = ""
 
     @property
     def key(self) -> str:

@@ -278,14 +278,15 @@ class Trainer:
         rejected = gates.legal_gate([replays[t.key] for t in before if t.success])
         if rejected:
             return rejected
-        same = [t for t in before if replays[t.key].unchanged]
-        rerun = {t.trial.task_id for t in before} - {t.trial.task_id for t in same}
+        changed = {t.trial.task_id for t in before if not replays[t.key].unchanged}
         with self._phase("rerun"):
-            tasks = [t for t in self.tasks if t.id in rerun]
+            tasks = [t for t in self.tasks if t.id in changed]
             after = self._rollout(child, f"{self.config.arm} round {n}: candidate", tasks)
-        pairs = {(t.trial.task_id, t.trial.seed) for t in after}
-        reused = [t for t in before if (t.trial.task_id, t.trial.seed) not in pairs]
-        return gates.improvement_gate(before, [*after, *reused], len(reused))
+        reused = [_under(child, t) for t in before if t.trial.task_id not in changed]
+        verdict = gates.improvement_gate(before, [*after, *reused], len(reused))
+        for trajectory in reused if verdict.accepted else ():
+            self.store.put(trajectory)
+        return verdict
 
     # -- small things ------------------------------------------------------------------------------------------
 
@@ -386,6 +387,11 @@ class Trainer:
         if candidate:
             self.run.write_text(f"rounds/{self.config.arm}-{record.round}/candidate.diff", candidate.diff)
         self.run.write_json(f"rounds/{self.config.arm}-{record.round}/record.json", record)
+
+
+def _under(child: Harness, trajectory: Trajectory) -> Trajectory:
+    """A result taken over for another harness, under which every byte that the model sees is the same."""
+    return replace(trajectory, trial=replace(trajectory.trial, harness=child.hash), reused_from=trajectory.key)
 
 
 def _without_trajectory(failure: Failure) -> dict[str, Any]:
