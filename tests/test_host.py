@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -324,6 +325,46 @@ def test_a_harness_that_does_not_load_is_a_fault_of_the_first_hook(
     host = make(actions=source if "check" in source else source + check("return Allow()"))
     fault = fault_of(lambda: host.check(CALL, 5))
     assert (fault.kind, fault.line) == (kind, line)
+
+
+def readme_examples() -> list[str]:
+    """Python blocks of the page that harness authors read."""
+    page = (Path(harnesses.__file__).parent / "harnesses" / "README.md").read_text()
+    return re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+
+
+def test_the_examples_for_authors_work(make: Make) -> None:
+    form, guard, loop = readme_examples()
+    host = make(actions=form)
+    assert host.check(Call("x", {"order_id": " w1234567", "n": 1}), 9) == Rewrite(
+        {"order_id": "#W1234567", "n": 1}, None, "order_id_form"
+    )
+    assert host.check(Call("x", {"order_id": "#W1234567"}), 9) == Allow()
+    assert host.check(Call("x", {"order_id": ["#W1234567"]}), 9) == Allow()
+
+    orders = {"1": {"status": "pending"}, "2": {"status": "delivered"}}
+    host = make(lambda _tool, arguments: orders.get(arguments["order_id"]), actions=guard)
+    verdict = host.check(Call("return_items", {"order_id": "1"}), 9)
+    assert (
+        isinstance(verdict, Refuse)
+        and verdict.rule == "return_after_delivery"
+        and "pending" in verdict.reason
+    )
+    assert host.check(Call("return_items", {"order_id": "2"}), 9) == Allow()
+    assert host.check(Call("return_items", {"order_id": "3"}), 9) == Allow(), (
+        "unknown to us, so not ours to stop"
+    )
+
+    host = make(regulation=loop)
+    notes = []
+    for _ in range(3):
+        host.add_done(Done(Call("get_order", {"order_id": "1"}), "pending"))
+        notes.append(host.observe(Call("get_order", {"order_id": "1"}), "pending", False, 9))
+    assert notes[:2] == [None, None] and notes[2] is not None and "three times" in notes[2]
+    claim = host.on_reply("Your order has been cancelled.", 9)
+    assert isinstance(claim, Refuse) and claim.rule == "claim_needs_write"
+    host.add_done(Done(CALL, "ok"))
+    assert host.on_reply("Your order has been cancelled.", 9) == Allow()
 
 
 def test_faults_survive_pickling() -> None:
