@@ -107,8 +107,7 @@ def form(name: str, *keys: str) -> Callable[[Callable[[str], Any]], Rule]:
             if isinstance(data, list):
                 return [convert(v) for v in data]
             found = canonical(str(data).strip()) if key in keys and data is not None else None
-            same = found is None or (str(found) == str(data) and not isinstance(data, str))
-            return data if same else found
+            return data if found is None else found
 
         def rule(call: Call, view: View) -> Verdict | None:
             arguments = convert(call.arguments)

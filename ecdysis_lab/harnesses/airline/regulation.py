@@ -75,13 +75,13 @@ def claim_without_write(text: str, view: View) -> Verdict | None:
         return None
     meant = [tool for tool, words in WRITES.items() if re.search(words, asked + text, re.I)]
     listed = set(re.findall(r"\b(?!HAT\d)(?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{6}\b", asked))
-    made = [d.call for d in view.done if d.call.name in meant and not d.error]
+    made = [d.call for d in view.done if d.call.name in meant]  # a rejected call got its own note
     if not meant or any(
         not listed or call.arguments.get("reservation_id", "") in ("", *listed) for call in made
     ):
         return None
     return Refuse(
-        "You say it is done, but no successful call did what the user has just confirmed.",
+        "You say it is done, but no call did what the user has just confirmed.",
         f"Call {' or '.join(meant)} now, or tell the user what is still open.",
         "claim_without_write",
     )

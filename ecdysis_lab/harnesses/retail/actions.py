@@ -98,8 +98,7 @@ def form(name: str, *keys: str) -> Callable[[Callable[[str], Any]], Rule]:
             if isinstance(data, list):
                 return [convert(v) for v in data]
             found = canonical(str(data).strip()) if key in keys and data is not None else None
-            same = found is None or (str(found) == str(data) and not isinstance(data, str))
-            return data if same else found
+            return data if found is None else found
 
         def rule(call: Call, view: View) -> Verdict | None:
             arguments = convert(call.arguments)
@@ -192,10 +191,14 @@ def order(call: Call, view: View) -> Row:
     return view.read("get_order_details", order_id=str(key)) or {} if key else {}
 
 
+def profile(user: Any, view: View) -> Row:
+    """A profile by user id, or an empty dict."""
+    return view.read("get_user_details", user_id=str(user)) or {} if user else {}
+
+
 def owner(call: Call, view: View) -> Row:
     """The profile a call is about, or an empty dict."""
-    user = call.arguments.get("user_id") or order(call, view).get("user_id")
-    return view.read("get_user_details", user_id=str(user)) or {} if user else {}
+    return profile(call.arguments.get("user_id") or order(call, view).get("user_id"), view)
 
 
 def located(view: View) -> list[str]:
@@ -233,16 +236,23 @@ def authenticate_first(call: Call, view: View) -> str | None:
     *LOOKUPS,
 )
 def one_user(call: Call, view: View) -> str | None:
-    """The profile that was found first is the only one."""
-    known = located(view)
-    user = (
+    """Only the customer who was located is served; one person may have two profiles."""
+    found = (
         view.read(call.name, **call.arguments) if call.name in LOOKUPS else owner(call, view).get("user_id")
     )
-    foreign = known and user and str(user).strip('"') not in known
-    return f"Serve {known[0]} only: take order ids from that profile, and deny the rest." if foreign else None
+    known = located(view)
+    user = str(found or "").strip('"')
+    if (
+        not known
+        or not user
+        or user in known
+        or profile(user, view).get("name") == profile(known[0], view)["name"]
+    ):
+        return None
+    return f"Serve {known[0]} only: take order ids from that profile, and deny the rest."
 
 
-# -- orders ---
+# -- orders, and the user's yes ---
 
 
 @line("modified_order_final", "once its items are modified an order can be neither modified nor cancelled",
@@ -257,6 +267,44 @@ def modified_order_final(call: Call, view: View) -> str | None:
 def items_listed(call: Call, view: View) -> str | None:
     """A change of no items still closes the order to further changes."""
     return None if ids(call) else "Ask which items, and send all of them in item_ids."
+
+
+def declines(answer: str) -> bool:
+    """Whether an answer puts the action off, or says no without a clear yes to it."""
+    rest = re.sub(NO, " ", answer, flags=re.I)
+    return has(WAIT, answer) or (rest != answer and not has(CLEAR, rest))
+
+
+def confirmed_listing(call: Call, view: View) -> str | None:
+    """The agent's message about this kind of action that a recent answer said yes to, with the answer."""
+    talk = [("", ""), *((m["role"], m["content"]) for m in view.messages)]
+    turns = [(talk[i - 1], talk[i][1]) for i in range(1, len(talk)) if talk[i][0] == "user"]
+    about = ABOUT[call.name]
+    for (role, asked), answer in reversed(turns[-4:]):
+        if declines(answer):
+            return None
+        wants = has(YES, answer) or (has(about, answer) and "?" not in answer)
+        listed = has(ASKS, asked) or str(call.arguments.get("order_id")) in asked
+        if role == "assistant" and has(about, asked) and listed and wants and names_it(call, asked + answer):
+            return f"{asked}\n{answer}"
+    return None
+
+
+def names_it(call: Call, text: str) -> bool:
+    """Whether a text that names orders, payment methods or items names some of the call's."""
+    data = json.dumps(call.arguments, default=str)
+    kinds = (r"#W\d{7}\b", r"\b(?:gift_card|credit_card|paypal)_\d{7}\b", r"\b\d{10}\b")
+    found = [(set(re.findall(kind, data)), set(re.findall(kind, text))) for kind in kinds]
+    return all(not wanted or not listed or wanted & listed for wanted, listed in found)
+
+
+@line("confirmed_first", "list the action details and obtain an explicit yes first", *WRITES)
+def confirmed_first(call: Call, view: View) -> str | None:
+    """The user agreed to this kind of action, on this order, with this payment method."""
+    if confirmed_listing(call, view):
+        return None
+    details = json.dumps(call.arguments, default=str)[:400]
+    return f"Nothing was changed. Tell the user {details}, ask for a yes, call again."
 
 
 @line("all_items_in_one_call", "collect all items to be changed into one call, since it works once per order",
@@ -311,7 +359,7 @@ def address_given(call: Call, view: View) -> str | None:
     return "Ask for the full address: street, city, state, country and zip code."
 
 
-# -- transfer and confirmation ---
+# -- transfer ---
 
 
 @line("transfer_out_of_scope", "transfer if and only if the request cannot be handled here", TRANSFER)
@@ -320,44 +368,6 @@ def transfer_out_of_scope(call: Call, view: View) -> str | None:
     why = said(view, "assistant") + str(call.arguments.get("summary"))
     known = has(HUMAN, said(view, "user")) or has(CANNOT, why)
     return None if known else "Handle the request with the tools, or name in the summary what policy forbids."
-
-
-def declines(answer: str) -> bool:
-    """Whether an answer puts the action off, or says no without a clear yes to it."""
-    rest = re.sub(NO, " ", answer, flags=re.I)
-    return has(WAIT, answer) or (rest != answer and not has(CLEAR, rest))
-
-
-def confirmed_listing(call: Call, view: View) -> str | None:
-    """The agent's message about this kind of action that a recent answer said yes to, with the answer."""
-    talk = [("", ""), *((m["role"], m["content"]) for m in view.messages)]
-    turns = [(talk[i - 1], talk[i][1]) for i in range(1, len(talk)) if talk[i][0] == "user"]
-    about = ABOUT[call.name]
-    for (role, asked), answer in reversed(turns[-4:]):
-        if declines(answer):
-            return None
-        wants = has(YES, answer) or (has(about, answer) and "?" not in answer)
-        listed = has(ASKS, asked) or str(call.arguments.get("order_id")) in asked
-        if role == "assistant" and has(about, asked) and listed and wants and names_it(call, asked + answer):
-            return f"{asked}\n{answer}"
-    return None
-
-
-def names_it(call: Call, text: str) -> bool:
-    """Whether a text that names orders, payment methods or items names some of the call's."""
-    data = json.dumps(call.arguments, default=str)
-    kinds = (r"#W\d{7}\b", r"\b(?:gift_card|credit_card|paypal)_\d{7}\b", r"\b\d{10}\b")
-    found = [(set(re.findall(kind, data)), set(re.findall(kind, text))) for kind in kinds]
-    return all(not wanted or not listed or wanted & listed for wanted, listed in found)
-
-
-@line("confirmed_first", "list the action details and obtain an explicit yes first", *WRITES)
-def confirmed_first(call: Call, view: View) -> str | None:
-    """The user agreed to this kind of action, on this order, with this payment method."""
-    if confirmed_listing(call, view):
-        return None
-    details = json.dumps(call.arguments, default=str)[:400]
-    return f"Nothing was changed. Tell the user {details}, ask for a yes, call again."
 
 
 # -- the hook ---

@@ -17,8 +17,9 @@ WRITES = {
 }
 CLAIM = (
     r"\b(has|have) (now )?(been )?(successfully )?(been )?(cancel|return|exchang|chang|updat|modif|process"
-    r"|complet|added|issued|made|taken care|request)|\b(is|are) (now )?(confirmed|cancel+ed|all set)\b|successfully"
+    r"|complet|added|issued|made|taken care|request)|\b(is|are) (now )?(confirmed|cancel+ed|all set)\b"
     r"|\bI('ve| have) (now |successfully )*(cancel|return|exchang|chang|updat|modif|made|process)"
+    r"|successfully"
 )
 ASKS = r"confirm|proceed|go ahead|would you like|(shall|should) i|do you want|yes/no|\(yes"
 YES = r"^\W*(yes|yeah|yep|sure|ok|okay|please|go ahead|confirm|correct|that'?s (right|correct)|sounds good)\b"
@@ -92,11 +93,11 @@ def claim_without_write(text: str, view: View) -> Verdict | None:
         return None
     meant = [tool for tool, words in WRITES.items() if re.search(words, asked + text, re.I)]
     listed = set(re.findall(r"#W\d{7}\b", asked))
-    made = [d.call for d in view.done if d.call.name in meant and not d.error]
+    made = [d.call for d in view.done if d.call.name in meant]  # a rejected call got its own note
     if not meant or any(not listed or call.arguments.get("order_id", "") in ("", *listed) for call in made):
         return None
     return Refuse(
-        "You say it is done, but no successful call did what the user has just confirmed.",
+        "You say it is done, but no call did what the user has just confirmed.",
         f"Call {' or '.join(meant)} now, or tell the user what is still open.",
         "claim_without_write",
     )
