@@ -93,7 +93,7 @@ def _experiment_options(parser: Parser) -> None:
 
 def _demo(arguments: argparse.Namespace) -> int:
     from ecdysis_lab import notebooks
-    from ecdysis_lab.experiment import check_models, configure
+    from ecdysis_lab.config import check_models, configure
 
     given = {name: getattr(arguments, name) for name, _ in OPTIONS.values() if hasattr(arguments, name)}
     given |= dict(arguments.extra)

@@ -1,161 +1,16 @@
-"""One experiment: train the arms, freeze them, test them on several models, and write ``summary.json``.
-
-The configuration is validated in one place, :func:`configure`, for the command line and the notebooks alike.
-"""
+"""One experiment: train the arms, freeze them, test them on several models, and write ``summary.json``."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ecdysis_lab import llm
-from ecdysis_lab.records import LabError, Progress, Trajectory, Usage
-
-DOMAINS = ("airline", "retail")
-ARMS = ("direct", "human", "ecdysis")
-SUBSETS = ("quarter", "all", "random-quarter")
-TEST_PROFILES = ("sim/small", "sim/medium", "sim/large")
-
-
-@dataclass(frozen=True)
-class ExperimentConfig:
-    """Everything that decides an experiment's result, besides the code.
-
-    Parameters
-    ----------
-    domain : τ²-bench domain. model : LiteLLM name of the model that is trained on.
-    test_models : models to test on; empty means the default profiles, or the training model when it is a real one.
-    arms : arms to compare. seed : seed of task draws, trials and picks.
-    train_tasks, test_tasks : tasks per split. trials : trials per task. rounds : most training rounds.
-    start : harness that training starts from: ``human``, ``empty`` or a folder.
-    subset : ``quarter``, ``all`` or ``random-quarter``. debate : K of FDCR.
-    user_model, review_model : LiteLLM names. editor : registry name. embedder : name.
-    api_base : URL of an OpenAI-compatible server for the agent model, or an empty string.
-    threshold : ``failure_threshold`` λ. disclosure : what an evidence card may tell.
-    max_usd, max_tokens, max_seconds : budget, None for no limit. workers : trials at a time; 0 for all cores.
-    """
-
-    domain: str = "airline"
-    model: str = "sim/small"
-    test_models: tuple[str, ...] = ()
-    arms: tuple[str, ...] = ARMS
-    seed: int = 0
-    train_tasks: int = 20
-    test_tasks: int = 20
-    trials: int = 3
-    rounds: int = 3
-    start: str = "human"
-    subset: str = "quarter"
-    debate: int = 2
-    user_model: str = "sim/user"
-    review_model: str = "sim/reviewer"
-    editor: str = "rules"
-    embedder: str = "auto"
-    api_base: str = ""
-    threshold: float = 1.0
-    disclosure: str = "checks"
-    max_usd: float | None = None
-    max_tokens: int | None = None
-    max_seconds: float | None = None
-    workers: int = 0
-
-    @property
-    def benchmark(self) -> str:
-        """Registry name of the benchmark."""
-        return f"tau2/{self.domain}"
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """Models to test on, the training model first."""
-        others = self.test_models or (TEST_PROFILES if self.model.startswith("sim/") else ())
-        return tuple(dict.fromkeys((self.model, *others)))
-
-    @property
-    def simulated(self) -> bool:
-        """Whether any model is simulated."""
-        return any(m.startswith("sim/") for m in (*self.models, self.user_model, self.review_model))
-
-    @property
-    def run_id(self) -> str:
-        """Name that depends on the configuration only, so that starting it again continues it."""
-        kept = {k: v for k, v in asdict(self).items() if k not in ("workers", "max_usd", "max_tokens", "max_seconds")}
-        mark = hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:6]
-        slug = self.model.replace("/", "-").replace(":", "-")
-        return f"{self.domain}-{slug}-seed{self.seed}-{mark}"
-
-
-CHOICES: dict[str, tuple[str, ...]] = {
-    "domain": DOMAINS,
-    "subset": SUBSETS,
-    "disclosure": ("transcript", "checks", "scenario"),
-}
-AT_LEAST: dict[str, float] = {"seed": 0, "train_tasks": 1, "test_tasks": 1, "trials": 1, "rounds": 0, "debate": 0, "workers": 0}
-
-
-def configure(**given: Any) -> ExperimentConfig:
-    """A validated configuration.
-
-    Raises
-    ------
-    LabError: an unknown name, a wrong type or an unknown choice; the sentence names the field and the choices.
-    """
-    known = {f.name: f for f in fields(ExperimentConfig)}
-    for name in given:
-        if name not in known:
-            raise LabError(f"unknown parameter {name!r}; choose from {', '.join(known)}")
-    config = ExperimentConfig(**{name: _typed(name, known[name].default, value) for name, value in given.items()})
-    for name, choices in CHOICES.items():
-        _one_of(name, getattr(config, name), choices)
-    for arm in config.arms:
-        _one_of("arm", arm, ARMS)
-    if len(config.arms) == 0:
-        raise LabError(f"arms: name at least one of {', '.join(ARMS)}")
-    for name, least in AT_LEAST.items():
-        if getattr(config, name) < least:
-            raise LabError(f"{name}: must be at least {least:g}, got {getattr(config, name)}")
-    return config
-
-
-def _one_of(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise LabError(f"{name}: unknown {value!r}; choose one of {', '.join(choices)}")
-
-
-def _typed(name: str, default: Any, value: Any) -> Any:
-    """The value in the type of the field, or LabError."""
-    if isinstance(default, tuple):
-        items = value.split(",") if isinstance(value, str) else list(value)
-        return tuple(str(i).strip() for i in items if str(i).strip())
-    wanted = type(default) if default is not None else float
-    if value is None and default is None:
-        return None
-    try:
-        made = wanted(value)
-    except (TypeError, ValueError):
-        made = None
-    if made is None or isinstance(value, bool) or (wanted is int and made != float(value)):
-        word = {int: "a whole number", float: "a number", str: "text"}[wanted]
-        raise LabError(f"{name}: must be {word}, got {value!r}")
-    return made
-
-
-def check_models(config: ExperimentConfig) -> None:
-    """Stop before any work when a model cannot be used.
-
-    Raises
-    ------
-    LabError: unknown provider or profile, or a key that is not set (named, never shown).
-    """
-    params = llm.ModelParams(api_base=config.api_base or None)
-    for model in config.models:
-        llm.check_model(model, params)
-    for model in (config.user_model, config.review_model):
-        llm.check_model(model, llm.ModelParams(api_base=None if model.startswith("sim/") else config.api_base or None))
+from ecdysis_lab.config import ExperimentConfig
+from ecdysis_lab.records import Progress, Trajectory, Usage
 
 
 @dataclass
@@ -207,8 +62,10 @@ class Experiment:
             summary = self._summary(trained, tested, time.perf_counter() - began)
             self.run.write_json("summary.json", summary)
         except BaseException as why:
-            ended = "interrupted" if isinstance(why, (KeyboardInterrupt, llm.BudgetExceeded)) else "failed"
-            self.run.write_status(ended, error=f"{type(why).__name__}: {why}"[:2000])
+            stopped = isinstance(why, KeyboardInterrupt | llm.BudgetExceeded)
+            self.run.write_status(
+                "interrupted" if stopped else "failed", error=f"{type(why).__name__}: {why}"[:2000]
+            )
             raise
         self.run.write_status("done", run_id=self.run.run_id)
         return summary
@@ -296,12 +153,17 @@ class Experiment:
 
     # -- summary -----------------------------------------------------------------------------------------------
 
-    def _summary(self, trained: Mapping[str, Any], tested: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    def _summary(
+        self, trained: Mapping[str, Any], tested: Mapping[str, Any], seconds: float
+    ) -> dict[str, Any]:
         from ecdysis_lab.evaluate import summarise
         from ecdysis_lab.store import commit_hash
 
         arms = {
-            arm: {model: summarise(ts, seed=self.config.seed) | self._gain(tested, arm, model) for model, ts in models.items()}
+            arm: {
+                model: summarise(ts, seed=self.config.seed) | self._gain(tested, arm, model)
+                for model, ts in models.items()
+            }
             for arm, models in tested.items()
         }
         used = self._used(trained, tested)
@@ -331,7 +193,9 @@ class Experiment:
 
         if arm == "direct" or "direct" not in tested:
             return {}
-        found = paired_difference(tested["direct"][model], tested[arm][model], seed=self.config.seed, missing="drop")
+        found = paired_difference(
+            tested["direct"][model], tested[arm][model], seed=self.config.seed, missing="drop"
+        )
         return {"difference_ci95": list(found["ci95"]), "paired_trials": found["n_pairs"]}
 
     def _training(self, rounds: Sequence[Any], used: Sequence[Trajectory]) -> dict[str, Any]:
@@ -374,12 +238,6 @@ class Experiment:
 
 def _total(trajectories: Sequence[Trajectory]) -> Usage:
     return sum((u for t in trajectories for u in t.usage.values()), Usage())
-
-
-def smoke(config: ExperimentConfig) -> ExperimentConfig:
-    """The same experiment at its smallest: a few tasks, one trial, one round."""
-    small = {"train_tasks": 4, "test_tasks": 3, "trials": 1, "rounds": 1}
-    return replace(config, **{k: min(v, getattr(config, k)) for k, v in small.items()})  # type: ignore[arg-type]
 
 
 Printer = Callable[[str], None]

@@ -108,7 +108,7 @@ def parameters(namespace: Mapping[str, Any], *places: str) -> dict[str, Any]:
 
     Returns
     -------
-    Fields of :class:`ecdysis_lab.experiment.ExperimentConfig` that the notebook sets.
+    Fields of :class:`ecdysis_lab.config.ExperimentConfig` that the notebook sets.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def parameters(namespace: Mapping[str, Any], *places: str) -> dict[str, Any]:
     """
     from dataclasses import fields
 
-    from ecdysis_lab.experiment import ExperimentConfig
+    from ecdysis_lab.config import ExperimentConfig
 
     known = [f.name for f in fields(ExperimentConfig)]
     found = {

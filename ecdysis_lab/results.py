@@ -26,13 +26,15 @@ def arms_table(summary: Mapping[str, Any]) -> pd.DataFrame:
     rows = []
     for arm, models in summary["arms"].items():
         for model, m in models.items():
-            low, high = m["accuracy_ci95"] or (None, None)
+            ends = m["accuracy_ci95"]
             rows.append(
                 {
                     "arm": arm,
                     "model": model,
                     "accuracy %": _percent(m["accuracy"]),
-                    "95% interval": "–" if low is None else f"{100 * low:.0f}–{100 * high:.0f}",
+                    "95% interval": f"{100 * ends[0]:.0f}–{100 * ends[1]:.0f}"
+                    if ends and ends[0] is not None
+                    else "–",
                     "Pass@3 %": _percent(m["pass@3"]),
                     "Pass^3 %": _percent(m["pass^3"]),
                     "tasks": m["n_tasks"],
@@ -90,14 +92,18 @@ def round_evidence(run: RunFolder, arm: str, n: int = 1) -> tuple[list[Failure],
     failures, patterns = run.read_json(f"{folder}/failures.json"), run.read_json(f"{folder}/patterns.json")
     subset = run.read_json(f"{folder}/subset.json")
     if failures is None or patterns is None or subset is None:
-        raise LabError(f"run {run.run_id} has no evidence of round {n} of arm {arm!r} in {Path(run.folder) / folder}")
+        raise LabError(
+            f"run {run.run_id} has no evidence of round {n} of arm {arm!r} in {Path(run.folder) / folder}"
+        )
     tuples = ("failed_checks", "path")
     found = [Failure(**{**f, **{k: tuple(f[k]) for k in tuples}, "trajectory": None}) for f in failures]  # type: ignore[arg-type]
     return found, _patterns(patterns), _subset(subset)
 
 
 def _patterns(data: dict[str, Any]) -> Patterns:
-    made = [Pattern(**{**p, "members": tuple(p["members"]), "tasks": tuple(p["tasks"])}) for p in data["patterns"]]
+    made = [
+        Pattern(**{**p, "members": tuple(p["members"]), "tasks": tuple(p["tasks"])}) for p in data["patterns"]
+    ]
     return Patterns(
         **{
             **data,

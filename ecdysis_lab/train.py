@@ -10,9 +10,9 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ecdysis_lab import benchmarks, editors, gates, llm
 from ecdysis_lab import harness as harnesses
@@ -34,95 +34,10 @@ from ecdysis_lab.records import (
     Verdict,
 )
 from ecdysis_lab.review import Reviewer
-from ecdysis_lab.rollout import Setup, rollout, seat_of
+from ecdysis_lab.rollout import rollout, seat_of
+from ecdysis_lab.rounds import RoundRecord, TrainConfig, Trained
 from ecdysis_lab.store import RunFolder, Store
 from ecdysis_lab.subset import all_failures, pick_quarter, random_quarter
-
-SubsetKind = Literal["quarter", "all", "random-quarter"]
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """How one arm trains.
-
-    Parameters
-    ----------
-    arm : name of the arm. setup : benchmark, model, user.
-    start : harness to start from (name or folder).
-    n_tasks : training tasks, drawn by seed; None for the whole split. seed : seed of draw, trials and picks.
-    trials : trials per task in a round. rounds : most rounds.
-    threshold : ``failure_threshold`` λ. disclosure : what an evidence card may tell.
-    subset : ``quarter``, ``all`` or ``random-quarter``. review_model : LiteLLM name of the four roles.
-    review_params : their sampling parameters. debate : K; 0 is the arm without FDCR.
-    editor : registry name. embedder : name for :func:`ecdysis_lab.embed.embedder`.
-    context_tokens : token budget of the FDCR context. workers : trials at a time.
-    """
-
-    arm: str
-    setup: Setup
-    start: str = "empty"
-    n_tasks: int | None = 20
-    seed: int = 0
-    trials: int = 3
-    rounds: int = 3
-    threshold: float = 1.0
-    disclosure: Literal["transcript", "checks", "scenario"] = "checks"
-    subset: SubsetKind = "quarter"
-    review_model: str = "sim/reviewer"
-    review_params: llm.ModelParams = field(default_factory=llm.ModelParams)
-    debate: int = 2
-    editor: str = "rules"
-    embedder: str = "auto"
-    context_tokens: int = 60_000
-    workers: int = 1
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """Seeds of the training trials."""
-        return tuple(self.seed * 1000 + i for i in range(self.trials))
-
-
-@dataclass(frozen=True)
-class RoundRecord:
-    """One round as ``summary.json`` tells it.
-
-    Parameters
-    ----------
-    round : from 1. failures, patterns, recurring, subset : counts.
-    verdict : ``accepted``, ``rejected``, ``no_spec``, ``no_change`` or ``failed``.
-    gate : the gate (or stage) that decided. reason : its sentence.
-    score_before, score_after : summed training score; after is None when no rerun was needed to decide.
-    gained, lost : (task#seed) that flipped. editor_calls : calls of the editor.
-    harness : hash in force after the round. candidate : hash of the candidate, or an empty string.
-    seconds : wall clock by phase. usage : consumption of review and editor. notes : what was left out.
-    """
-
-    round: int
-    failures: int
-    patterns: int
-    recurring: int
-    subset: int
-    verdict: str
-    gate: str
-    reason: str
-    score_before: float
-    score_after: float | None
-    gained: tuple[str, ...]
-    lost: tuple[str, ...]
-    editor_calls: int
-    harness: str
-    candidate: str
-    seconds: dict[str, float]
-    usage: dict[str, Any]
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Trained:
-    """Result of training: the frozen harness and the rounds that led to it."""
-
-    harness: Harness
-    rounds: tuple[RoundRecord, ...]
 
 
 @dataclass
@@ -182,7 +97,9 @@ class Trainer:
         with self._phase("patterns"):
             found = self._evidence(before, n)
         if not found.failures:
-            return self._record(n, current, found, before, Verdict(False, "failures", "nothing fails"), "no_failures")
+            return self._record(
+                n, current, found, before, Verdict(False, "failures", "nothing fails"), "no_failures"
+            )
         with self._phase("review"):
             context = self._context(n, found, before, current)
             review = self._reviewer(n).review(context)
@@ -218,7 +135,10 @@ class Trainer:
         """Proposals of earlier rounds that a gate rejected, so that the debate does not repeat them."""
         lines = []
         for m in range(1, n):
-            record, review = self._recorded(m), self.run.read_json(f"rounds/{self.config.arm}-{m}/review.json")
+            record, review = (
+                self._recorded(m),
+                self.run.read_json(f"rounds/{self.config.arm}-{m}/review.json"),
+            )
             if record and review and review["spec"] and record.verdict == "rejected":
                 for change in review["spec"]["changes"]:
                     guard = json.dumps(change["guard"], sort_keys=True) if change["guard"] else ""
@@ -247,8 +167,11 @@ class Trainer:
             self.config.debate,
             self.budget,
             load=lambda: self.run.read_json(name),
-            save=lambda state: self.run.write_json(name, state) and None,
+            save=lambda state: self._save(name, state),
         )
+
+    def _save(self, name: str, state: dict[str, Any]) -> None:
+        self.run.write_json(name, state)
 
     def _edit_and_judge(
         self, n: int, current: Harness, review: Review, before: Sequence[Trajectory]
@@ -262,7 +185,11 @@ class Trainer:
                 candidate = self.editor.edit(current.path, review.spec, _emptied(out), feedback)
             calls += 1
             if candidate.outcome != "edited":
-                return candidate, Verdict(False, "edit", f"the editor left the harness as it was ({candidate.outcome})"), calls
+                return (
+                    candidate,
+                    Verdict(False, "edit", f"the editor left the harness as it was ({candidate.outcome})"),
+                    calls,
+                )
             with self._phase("gates"):
                 verdict = self._judge(n, candidate, before)
             if verdict.gate != "legal" or calls > 1:
@@ -391,7 +318,9 @@ class Trainer:
 
 def _under(child: Harness, trajectory: Trajectory) -> Trajectory:
     """A result taken over for another harness, under which every byte that the model sees is the same."""
-    return replace(trajectory, trial=replace(trajectory.trial, harness=child.hash), reused_from=trajectory.key)
+    return replace(
+        trajectory, trial=replace(trajectory.trial, harness=child.hash), reused_from=trajectory.key
+    )
 
 
 def _without_trajectory(failure: Failure) -> dict[str, Any]:

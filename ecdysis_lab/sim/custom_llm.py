@@ -7,7 +7,14 @@ from typing import Any
 
 import litellm
 from litellm import CustomLLM
-from litellm.types.utils import ChatCompletionMessageToolCall, Choices, Function, Message, ModelResponse, Usage
+from litellm.types.utils import (
+    ChatCompletionMessageToolCall,
+    Choices,
+    Function,
+    Message,
+    ModelResponse,
+    Usage,
+)
 
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.sim import reviewer, user
@@ -37,7 +44,9 @@ class SimLLM(CustomLLM):
             request = {"messages": messages, "tools": options.get("tools") or [], "metadata": metadata}
             act = agent_act(model, {**request, "seed": int(options.get("seed") or 0)})
         else:
-            raise _bad(model, f"is no simulated model; choose one of {', '.join([*PROFILES, 'user', 'reviewer'])}")
+            raise _bad(
+                model, f"is no simulated model; choose one of {', '.join([*PROFILES, 'user', 'reviewer'])}"
+            )
         return _response(model, messages, options.get("tools"), act)
 
 

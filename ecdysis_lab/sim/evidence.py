@@ -104,7 +104,9 @@ def parse(text: str) -> Evidence:
         return next((body for title, body in sections.items() if title.startswith(start)), "")
 
     acts: dict[str, list[dict[str, Any]]] = {}
-    for name, arguments in re.findall(r"^- (\w+) \(used \d+ times\): (\{.*\})$", section("Acts that succeeded"), re.M):
+    for name, arguments in re.findall(
+        r"^- (\w+) \(used \d+ times\): (\{.*\})$", section("Acts that succeeded"), re.M
+    ):
         acts.setdefault(name, []).append(json.loads(arguments))
     tools = re.findall(r"^- (\w+) \((read|write|other); ([\w, ]+)\):", section("Tools"), re.M)
     whole_policy = text.partition("\n# Policy\n")[2].partition("\n# Acts that succeeded")[0]

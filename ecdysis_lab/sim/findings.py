@@ -52,8 +52,14 @@ def _breaks(guard: dict[str, Any]) -> Callable[[Evidence], str]:
             return ""
         for tool, acts in evidence.acts.items():
             for path, value in (leaf for act in acts for leaf in leaves(act)):
-                if path == guard["argument"] and isinstance(value, str) and not re.fullmatch(guard["shape"], value):
-                    after = next((out for steps, out in transforms(value) if steps == guard["transform"]), value)
+                if (
+                    path == guard["argument"]
+                    and isinstance(value, str)
+                    and not re.fullmatch(guard["shape"], value)
+                ):
+                    after = next(
+                        (out for steps, out in transforms(value) if steps == guard["transform"]), value
+                    )
                     if after != value and re.fullmatch(guard["shape"], after):
                         return f"{tool} {path}={value}"
         return ""
@@ -87,7 +93,13 @@ def _names(excerpt: Excerpt, call: Event, evidence: Evidence) -> Iterator[Sight]
     if call.tool not in evidence.kinds:
         guard: dict[str, Any] = {"kind": "known_tools"}
         what = "Refuse a tool that does not exist and name those that do."
-        yield "The agent calls a tool that this system does not have.", what, guard, excerpt, excerpt.cite(call)
+        yield (
+            "The agent calls a tool that this system does not have.",
+            what,
+            guard,
+            excerpt,
+            excerpt.cite(call),
+        )
         return
     known, given = set(evidence.arguments.get(call.tool, ())), set(call.arguments)
     missing = sorted(known - given)
@@ -95,7 +107,11 @@ def _names(excerpt: Excerpt, call: Event, evidence: Evidence) -> Iterator[Sight]
         stem = name.partition("_")[0]
         right = next((m for m in missing if m.startswith(stem)), None)
         guard = {"kind": "argument_names", "names": {name: right}}
-        what = f"Send `{name}` under its own name, `{right}`." if right else f"Leave out `{name}`, which no schema has."
+        what = (
+            f"Send `{name}` under its own name, `{right}`."
+            if right
+            else f"Leave out `{name}`, which no schema has."
+        )
         yield f"`{name}` is no argument of {call.tool}.", what, guard, excerpt, excerpt.cite(call)
 
 
@@ -115,11 +131,23 @@ def _forms(excerpt: Excerpt, call: Event, evidence: Evidence) -> Iterator[Sight]
         guard = canonical(path, value, known.get(path, []))
         if guard is not None:
             what = f"Bring `{path}` to its canonical form before the call: {', '.join(guard['transform'])}."
-            yield f"`{path}` is sent in a form that the tools do not take.", what, guard, excerpt, excerpt.cite(call)
+            yield (
+                f"`{path}` is sent in a form that the tools do not take.",
+                what,
+                guard,
+                excerpt,
+                excerpt.cite(call),
+            )
             return
         hint = _form_hint(call.tool, path, value, known.get(path, []))
         if hint is not None:
-            yield f"The schema does not say which form `{path}` has.", hint["text"], hint, excerpt, excerpt.cite(call)
+            yield (
+                f"The schema does not say which form `{path}` has.",
+                hint["text"],
+                hint,
+                excerpt,
+                excerpt.cite(call),
+            )
             return
 
 
@@ -144,9 +172,9 @@ def canonical(path: str, value: Any, known: list[Any]) -> dict[str, Any] | None:
     if any(re.fullmatch(shape, value) for shape in shapes):
         return None
     for steps, after in transforms(value):
-        shape = next((s for s in shapes if after != value and re.fullmatch(s, after)), None)
-        if shape:
-            return {**base, "transform": steps, "shape": shape}
+        fitting = next((s for s in shapes if after != value and re.fullmatch(s, after)), None)
+        if fitting:
+            return {**base, "transform": steps, "shape": fitting}
     return None
 
 
@@ -159,7 +187,9 @@ def _form_hint(tool: str, path: str, value: Any, known: list[Any]) -> dict[str, 
     forms = {placeholder(v) for v in texts}
     if len(forms) > 1 or re.fullmatch(shapes.pop(), value):
         return None
-    form = texts[0] if len(set(texts)) == 1 and texts[0].isupper() and len(texts[0]) <= 4 else forms.pop()
+    form: str = (
+        texts[0] if len(set(texts)) == 1 and texts[0].isupper() and len(texts[0]) <= 4 else forms.pop()
+    )
     text = f"Argument `{path}` must have the exact form `{form}`."
     return {"kind": "contract_hint", "tool": tool, "text": text}
 
@@ -171,7 +201,13 @@ def _loop(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
         if len(run) == LOOP:
             guard = {"kind": "repeat_breaker", "limit": LOOP}
             what = "Tell the model when it makes the same call again and again."
-            yield "The same call is repeated without new information.", what, guard, excerpt, excerpt.cite(call)
+            yield (
+                "The same call is repeated without new information.",
+                what,
+                guard,
+                excerpt,
+                excerpt.cite(call),
+            )
             return
 
 
@@ -199,13 +235,23 @@ def _no_yes(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
             if not YES.search(said):
                 guard = {"kind": "confirm_before_write", "tools": _writes(evidence)}
                 what = "Refuse a write that the user has not agreed to."
-                yield "A change is made before the user agreed to it.", what, guard, excerpt, excerpt.cite(event)
+                yield (
+                    "A change is made before the user agreed to it.",
+                    what,
+                    guard,
+                    excerpt,
+                    excerpt.cite(event),
+                )
             return
 
 
 def _early_transfer(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
     calls = [call for call, _ in excerpt.calls()]
-    if calls and calls[-1].tool.startswith("transfer") and not any(evidence.kinds.get(c.tool) == "write" for c in calls):
+    if (
+        calls
+        and calls[-1].tool.startswith("transfer")
+        and not any(evidence.kinds.get(c.tool) == "write" for c in calls)
+    ):
         yield _hint_from_policy(excerpt, calls[-1], evidence, "The agent hands over what it could do itself.")
 
 
@@ -221,9 +267,15 @@ def _silent(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
 
 def _policy_hint(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
     """A write that went through and was wrong for reasons the transcript does not show: say the rule again."""
-    writes = [c for c, r in excerpt.calls() if evidence.kinds.get(c.tool) == "write" and r is not None and r.kind == "ok"]
+    writes = [
+        c
+        for c, r in excerpt.calls()
+        if evidence.kinds.get(c.tool) == "write" and r is not None and r.kind == "ok"
+    ]
     if writes and "db" in excerpt.checks:
-        yield _hint_from_policy(excerpt, writes[-1], evidence, f"{writes[-1].tool} is used against the policy.")
+        yield _hint_from_policy(
+            excerpt, writes[-1], evidence, f"{writes[-1].tool} is used against the policy."
+        )
 
 
 def _hint_from_policy(excerpt: Excerpt, call: Event, evidence: Evidence, cause: str) -> Sight:

@@ -41,7 +41,9 @@ def susceptible(benchmark: str, task_id: str) -> tuple[Slip, ...]:
     scene = _scene(benchmark, task_id)
     slips = CATALOGUE[scene.domain]
     return tuple(
-        s for s in slips if possible(s, scene) and draw("susceptible", scene.domain, task_id, s.name) < s.share
+        s
+        for s in slips
+        if possible(s, scene) and draw("susceptible", scene.domain, task_id, s.name) < s.share
     )
 
 
@@ -49,7 +51,9 @@ def susceptible(benchmark: str, task_id: str) -> tuple[Slip, ...]:
 def _plain_descriptions(benchmark: str) -> dict[str, str]:
     from ecdysis_lab import benchmarks
 
-    return {t["name"]: json.dumps([t["description"], t["parameters"]]) for t in benchmarks.load(benchmark).tools}
+    return {
+        t["name"]: json.dumps([t["description"], t["parameters"]]) for t in benchmarks.load(benchmark).tools
+    }
 
 
 def guidance(benchmark: str, system: str, tools: Sequence[dict[str, Any]]) -> list[str]:
@@ -75,7 +79,9 @@ def _added(before: str, after: str) -> str:
     return after[start : len(after) - end]
 
 
-def active(profile: Profile, benchmark: str, task_id: str, seed: int, texts: Sequence[str]) -> tuple[Slip, ...]:
+def active(
+    profile: Profile, benchmark: str, task_id: str, seed: int, texts: Sequence[str]
+) -> tuple[Slip, ...]:
     """Slips that come out in this trial, given the guidance shown."""
     tokens = sum(map(len, texts)) / 4
     heed = profile.heed * max(0.0, 1 - HEED_LOST_PER_1000_TOKENS * tokens / 1000)
@@ -87,12 +93,17 @@ def active(profile: Profile, benchmark: str, task_id: str, seed: int, texts: Seq
         hinted = any(re.search(slip.hint, t, re.I | re.S) for t in texts)
         if draw(*mine, "slip") < profile.slip and not (hinted and draw(*mine, "heed") < heed):
             out.append(slip)
-    if _scene(benchmark, task_id).writes and draw(profile.name, benchmark, task_id, seed, "blunder") < profile.blunder:
+    if (
+        _scene(benchmark, task_id).writes
+        and draw(profile.name, benchmark, task_id, seed, "blunder") < profile.blunder
+    ):
         out.append(BLUNDER)
     return tuple(out)
 
 
-def _script(model: str, metadata: dict[str, Any], seed: int, system: str, tools: Sequence[dict[str, Any]]) -> Script:
+def _script(
+    model: str, metadata: dict[str, Any], seed: int, system: str, tools: Sequence[dict[str, Any]]
+) -> Script:
     profile = PROFILES[model.removeprefix("sim/")]
     benchmark, task_id = metadata["benchmark"], metadata["task_id"]
     texts = guidance(benchmark, system, tools)
@@ -126,7 +137,11 @@ def _play(script: Script, messages: Sequence[dict[str, Any]]) -> Act:
 
 
 def truth(
-    model: str, metadata: dict[str, Any], seed: int, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]
+    model: str,
+    metadata: dict[str, Any],
+    seed: int,
+    messages: Sequence[dict[str, Any]],
+    tools: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
     """Planted causes of a finished trial, for tests and for scoring the analysis only.
 
@@ -161,5 +176,10 @@ def register() -> None:
     from ecdysis_lab.sim.custom_llm import SimLLM
 
     litellm.custom_provider_map.append({"provider": "sim", "custom_handler": SimLLM()})
-    free = {"input_cost_per_token": 0.0, "output_cost_per_token": 0.0, "litellm_provider": "sim", "mode": "chat"}
+    free = {
+        "input_cost_per_token": 0.0,
+        "output_cost_per_token": 0.0,
+        "litellm_provider": "sim",
+        "mode": "chat",
+    }
     litellm.register_model({f"sim/{name}": dict(free) for name in (*PROFILES, "user", "reviewer")})

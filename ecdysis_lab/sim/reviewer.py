@@ -45,7 +45,7 @@ def reply(messages: Sequence[dict[str, Any]]) -> str:
     role = next(iter(re.findall(r"^Role: (\w+)", system, re.M)), "Moderator").lower()
     evidence = parse(asked.partition("# Debate so far")[0])
     judged = [Judged(f) for f in find(evidence)]
-    debated = role not in ("reviewer",) and "# Debate so far" in asked or role == "critic"
+    debated = (role not in ("reviewer",) and "# Debate so far" in asked) or role == "critic"
     if debated:
         for item in judged:
             item.objection = object_to(item.finding, evidence)
@@ -72,10 +72,14 @@ def _talk(role: str, judged: list[Judged], debated: bool) -> str:
         if role in ("analyst", "reviewer"):
             lines.append(f"- P{f.pattern}: {f.cause} Seen on {len(f.tasks)} tasks. Evidence: {cited}.")
         elif role == "critic":
-            lines.append(f"- P{f.pattern}: {'falls: ' + item.objection if item.objection else 'stands'} ({f.cause})")
+            lines.append(
+                f"- P{f.pattern}: {'falls: ' + item.objection if item.objection else 'stands'} ({f.cause})"
+            )
         elif not item.objection:
             layer, file = LAYER_OF[f.guard["kind"]]
-            lines.append(f"- {layer} ({file}): {f.what} Must stay legal: {'; '.join(f.allow) or 'all other acts'}.")
+            lines.append(
+                f"- {layer} ({file}): {f.what} Must stay legal: {'; '.join(f.allow) or 'all other acts'}."
+            )
     return "\n".join(lines) or "Nothing in the evidence supports a cause."
 
 

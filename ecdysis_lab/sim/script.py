@@ -18,7 +18,9 @@ Act = str | Call
 Play = Generator[Act, str, bool]
 
 FINAL = "Everything you asked for has been taken care of. Is there anything else I can help you with?"
-DENIED = "I have looked into this, and our policy does not allow anything further here. Is there anything else?"
+DENIED = (
+    "I have looked into this, and our policy does not allow anything further here. Is there anything else?"
+)
 GIVE_UP = "I am sorry, I could not complete this request. Is there anything else?"
 HUMAN = "YOU ARE BEING TRANSFERRED TO A HUMAN AGENT. PLEASE HOLD ON."
 
@@ -84,13 +86,14 @@ class Script:
 
     def _identify(self) -> Generator[Act, str, None]:
         if not any(self.scene.kinds.get(c.name) == "read" for c in self._opening_plan()):
-            yield from self._say("I can help with that. Could you tell me your name and zip code, so that I can verify you?")
+            yield from self._say(
+                "I can help with that. Could you tell me your name and zip code, so that I can verify you?"
+            )
 
     def _deny(self) -> Generator[Act, str, None]:
         """A blunder: read what is there, then turn the customer away."""
         yield from self._identify()
-        for call in [c for c in self._opening_plan() if self.scene.kinds.get(c.name) == "read"]:
-            yield call
+        yield from [c for c in self._opening_plan() if self.scene.kinds.get(c.name) == "read"]
         self.log[self.at("deny")[0].name] = "fatal"
         yield from self._say(DENIED)
 
@@ -105,7 +108,9 @@ class Script:
         self.log[slip.name] = "fired"
         for call in calls:
             seen = yield call
-            if (NOTE in seen or seen.startswith(REFUSED)) and self.lucky(slip.name, self.profile.recover, "note"):
+            if (NOTE in seen or seen.startswith(REFUSED)) and self.lucky(
+                slip.name, self.profile.recover, "note"
+            ):
                 self.log[slip.name] = "corrected"
                 return True
         self.log[slip.name] = "fatal"
@@ -201,7 +206,9 @@ class Script:
 
     def _confirm(self, call: Call) -> Generator[Act, str, None]:
         details = ", ".join(f"{k}: {v}" for k, v in call.arguments.items())
-        yield from self._say(f"To confirm, I will do this: {call.name.replace('_', ' ')} ({details}). Do you confirm (yes/no)?")
+        yield from self._say(
+            f"To confirm, I will do this: {call.name.replace('_', ' ')} ({details}). Do you confirm (yes/no)?"
+        )
 
     def _finish(self, fine: bool) -> Generator[Act, str, None]:
         silent = self.at("info")

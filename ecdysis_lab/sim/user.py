@@ -11,9 +11,13 @@ FIRST_PERSON = (
     (r"\byou are\b", "I am"), (r"\byou're\b", "I'm"), (r"\byou were\b", "I was"), (r"\byou have\b", "I have"),
     (r"\byours\b", "mine"), (r"\byour\b", "my"), (r"\byourself\b", "myself"), (r"\byou\b", "I"),
 )  # fmt: skip
-ENDS = re.compile(r"anything else|could not complete|great day|nice day|taken care of|has been completed", re.I)
+ENDS = re.compile(
+    r"anything else|could not complete|great day|nice day|taken care of|has been completed", re.I
+)
 ASKS_YES = re.compile(r"confirm|proceed|\(yes|go ahead|shall i|would you like me to|is that correct", re.I)
-ASKS_WHO = re.compile(r"user id|your name|e-?mail|zip|verify|identif|reservation (id|number)|order (id|number)|which", re.I)
+ASKS_WHO = re.compile(
+    r"user id|your name|e-?mail|zip|verify|identif|reservation (id|number)|order (id|number)|which", re.I
+)
 
 
 def _section(scenario: str, title: str) -> str:
@@ -59,4 +63,8 @@ def reply(messages: Sequence[dict[str, Any]]) -> str:
     if "?" in agent and ASKS_WHO.search(agent):
         return first_person(_section(scenario, "Known info")) or "I do not remember that."
     wish = first_person(_section(scenario, "Reason for call"))
-    return f"What I need is this: {wish}" if said[-1] != f"What I need is this: {wish}" else "I have told you all I know."
+    return (
+        f"What I need is this: {wish}"
+        if said[-1] != f"What I need is this: {wish}"
+        else "I have told you all I know."
+    )

@@ -1,0 +1,175 @@
+"""The configuration of an experiment, validated in one place for the command line and the notebooks alike."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from ecdysis_lab import llm
+from ecdysis_lab.records import LabError
+
+DOMAINS = ("airline", "retail")
+ARMS = ("direct", "human", "ecdysis")
+SUBSETS = ("quarter", "all", "random-quarter")
+TEST_PROFILES = ("sim/small", "sim/medium", "sim/large")
+
+
+@dataclass(frozen=True)
+class ExperimentConfig:
+    """Everything that decides an experiment's result, besides the code.
+
+    Parameters
+    ----------
+    domain : τ²-bench domain. model : LiteLLM name of the model that is trained on.
+    test_models : models to test on; empty means the default profiles, or the training model when it is a real one.
+    arms : arms to compare. seed : seed of task draws, trials and picks.
+    train_tasks, test_tasks : tasks per split. trials : trials per task. rounds : most training rounds.
+    start : harness that training starts from: ``human``, ``empty`` or a folder.
+    subset : ``quarter``, ``all`` or ``random-quarter``. debate : K of FDCR.
+    user_model, review_model : LiteLLM names. editor : registry name. embedder : name.
+    api_base : URL of an OpenAI-compatible server for the agent model, or an empty string.
+    threshold : ``failure_threshold`` λ. disclosure : what an evidence card may tell.
+    max_usd, max_tokens, max_seconds : budget, None for no limit. workers : trials at a time; 0 for all cores.
+    """
+
+    domain: str = "airline"
+    model: str = "sim/small"
+    test_models: tuple[str, ...] = ()
+    arms: tuple[str, ...] = ARMS
+    seed: int = 0
+    train_tasks: int = 20
+    test_tasks: int = 20
+    trials: int = 3
+    rounds: int = 3
+    start: str = "human"
+    subset: str = "quarter"
+    debate: int = 2
+    user_model: str = "sim/user"
+    review_model: str = "sim/reviewer"
+    editor: str = "rules"
+    embedder: str = "auto"
+    api_base: str = ""
+    threshold: float = 1.0
+    disclosure: str = "checks"
+    max_usd: float | None = None
+    max_tokens: int | None = None
+    max_seconds: float | None = None
+    workers: int = 0
+
+    @property
+    def benchmark(self) -> str:
+        """Registry name of the benchmark."""
+        return f"tau2/{self.domain}"
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Models to test on, the training model first."""
+        others = self.test_models or (TEST_PROFILES if self.model.startswith("sim/") else ())
+        return tuple(dict.fromkeys((self.model, *others)))
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any model is simulated."""
+        return any(m.startswith("sim/") for m in (*self.models, self.user_model, self.review_model))
+
+    @property
+    def run_id(self) -> str:
+        """Name that depends on the configuration only, so that starting it again continues it."""
+        kept = {
+            k: v
+            for k, v in asdict(self).items()
+            if k not in ("workers", "max_usd", "max_tokens", "max_seconds")
+        }
+        mark = hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:6]
+        slug = self.model.replace("/", "-").replace(":", "-")
+        return f"{self.domain}-{slug}-seed{self.seed}-{mark}"
+
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "domain": DOMAINS,
+    "subset": SUBSETS,
+    "disclosure": ("transcript", "checks", "scenario"),
+}
+AT_LEAST: dict[str, float] = {
+    "seed": 0,
+    "train_tasks": 1,
+    "test_tasks": 1,
+    "trials": 1,
+    "rounds": 0,
+    "debate": 0,
+    "workers": 0,
+}
+
+
+def configure(**given: Any) -> ExperimentConfig:
+    """A validated configuration.
+
+    Raises
+    ------
+    LabError: an unknown name, a wrong type or an unknown choice; the sentence names the field and the choices.
+    """
+    known = {f.name: f for f in fields(ExperimentConfig)}
+    for name in given:
+        if name not in known:
+            raise LabError(f"unknown parameter {name!r}; choose from {', '.join(known)}")
+    config = ExperimentConfig(
+        **{name: _typed(name, known[name].default, value) for name, value in given.items()}
+    )
+    for name, choices in CHOICES.items():
+        _one_of(name, getattr(config, name), choices)
+    for arm in config.arms:
+        _one_of("arm", arm, ARMS)
+    if len(config.arms) == 0:
+        raise LabError(f"arms: name at least one of {', '.join(ARMS)}")
+    for name, least in AT_LEAST.items():
+        if getattr(config, name) < least:
+            raise LabError(f"{name}: must be at least {least:g}, got {getattr(config, name)}")
+    return config
+
+
+def _one_of(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise LabError(f"{name}: unknown {value!r}; choose one of {', '.join(choices)}")
+
+
+def _typed(name: str, default: Any, value: Any) -> Any:
+    """The value in the type of the field, or LabError."""
+    if isinstance(default, tuple):
+        items = value.split(",") if isinstance(value, str) else list(value)
+        return tuple(str(i).strip() for i in items if str(i).strip())
+    wanted = type(default) if default is not None else float
+    if value is None and default is None:
+        return None
+    try:
+        made = wanted(value)
+    except (TypeError, ValueError):
+        made = None
+    if made is None or isinstance(value, bool) or (wanted is int and made != float(value)):
+        word = {int: "a whole number", float: "a number", str: "text"}[wanted]
+        raise LabError(f"{name}: must be {word}, got {value!r}")
+    return made
+
+
+def check_models(config: ExperimentConfig) -> None:
+    """Stop before any work when a model cannot be used.
+
+    Raises
+    ------
+    LabError: unknown provider or profile, or a key that is not set (named, never shown).
+    """
+    params = llm.ModelParams(api_base=config.api_base or None)
+    for model in config.models:
+        llm.check_model(model, params)
+    for model in (config.user_model, config.review_model):
+        llm.check_model(
+            model, llm.ModelParams(api_base=None if model.startswith("sim/") else config.api_base or None)
+        )
+
+
+def smoke(config: ExperimentConfig) -> ExperimentConfig:
+    """The same experiment at its smallest: a few tasks, one trial, one round."""
+    small = {"train_tasks": 4, "test_tasks": 3, "trials": 1, "rounds": 1}
+    return replace(config, **{k: min(v, getattr(config, k)) for k, v in small.items()})  # type: ignore[arg-type]
