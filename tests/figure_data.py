@@ -169,7 +169,7 @@ def middle(keys: list[str], layout: dict[str, Any]) -> str:
 
 def subset(n: int = 12, of: int = 48) -> Subset:
     cover = [1 - 0.82 ** (i + 1) for i in range(n)]
-    band = [(max(0, c - 0.25), c * 0.72, min(1, c * 0.72 + 0.12)) for c in cover]
+    band = [(c * 0.55, c * 0.72, min(1, c * 0.72 + 0.12)) for c in cover]
     picks = tuple(Pick(f"{i:024x}", 1.0 / (i + 1), f"adds 3 new paths, pattern P{i % 4}") for i in range(n))
     return Subset(picks, n, of, tuple(cover), tuple(band))
 

@@ -5,7 +5,20 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from ecdysis_lab.figures.style import HEIGHT, INK, SOFT, WIDTH, axis, base, finish, need, note, short, spread
+from ecdysis_lab.figures.style import (
+    HEIGHT,
+    INK,
+    SOFT,
+    WIDTH,
+    axis,
+    base,
+    count,
+    finish,
+    need,
+    note,
+    short,
+    spread,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +40,8 @@ def pattern_map(frame: pd.DataFrame) -> go.Figure:
     ----------
     frame : one row per failure, as ``patterns_frame`` makes it; columns key, x, y, pattern (-1 for noise),
         pattern_name, pattern_tasks, medoid, task_id, model, termination, failed_checks, first_bad_what;
-        optional picked (rings the subset), nearest, similarity, simulated.
+        optional picked (rings the subset), nearest, similarity, sampled_from (how many failures there were,
+        where the rows are a sample of them), simulated.
 
     Returns
     -------
@@ -64,15 +78,20 @@ def pattern_map(frame: pd.DataFrame) -> go.Figure:
     line = {"showline": True, "linecolor": "#D0D3D8", "mirror": True}
     fig.update_xaxes(**frameless, **line, range=xs)
     fig.update_yaxes(**frameless, **line, range=ys)
-    noise, named = int((frame["pattern"] < 0).sum()), frame.loc[frame["pattern"] >= 0, "pattern"].nunique()
-    key = (
-        f"{len(frame)} failures of {frame['task_id'].nunique()} tasks; {named} patterns; {noise} noise (grey)"
-    )
-    if "picked" in frame.columns and frame["picked"].any():
-        key += f"; {int(frame['picked'].sum())} in the subset (black ring)"
-    key += ". Only nearness has a meaning; axes have no unit."
-    fig.update_layout(base("Map of failures by pattern", key, **MARGIN))
+    fig.update_layout(base("Map of failures by pattern", _map_key(frame), **MARGIN))
     return finish(fig, frame)
+
+
+def _map_key(frame: pd.DataFrame) -> str:
+    """What is on the map, in numbers."""
+    all_of_them = int(frame["sampled_from"].max()) if "sampled_from" in frame.columns else len(frame)
+    sampled = f" SAMPLED from {all_of_them}" if all_of_them > len(frame) else ""
+    named = frame.loc[frame["pattern"] >= 0, "pattern"].nunique()
+    parts = [f"{count(len(frame), 'failure')}{sampled} of {count(frame['task_id'].nunique(), 'task')}"]
+    parts += [count(named, "pattern"), f"{int((frame['pattern'] < 0).sum())} noise (grey)"]
+    if "picked" in frame.columns and frame["picked"].any():
+        parts.append(f"{int(frame['picked'].sum())} in the subset (black ring)")
+    return "; ".join(parts) + ". Only nearness has a meaning; axes have no unit."
 
 
 def _markers(frame: pd.DataFrame) -> dict[str, Any]:

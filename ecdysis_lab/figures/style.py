@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Ecdysis arms are two shades of one hue.
 ARM_COLOURS: dict[str, str] = {
     "direct": "#4D4D4D",
-    "human": "#CC79A7",
+    "human": "#DF6699",
     "self-evolution": "#E69F00",
     "ecdysis-no-fdcr": "#56B4E9",
     "ecdysis": "#0072B2",

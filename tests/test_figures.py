@@ -1,0 +1,552 @@
+"""Figures: what they draw, that it is readable, and that the files open offline."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import struct
+import subprocess
+import time
+from itertools import combinations
+from pathlib import Path
+
+import figure_data as data
+import numpy as np
+import pandas as pd
+import plotly
+import pytest
+
+from ecdysis_lab import figures as f
+from ecdysis_lab.figures.maps import NOISE, _labels, _overlap, _range
+from ecdysis_lab.figures.style import model_names, short, spread, trials_text
+from ecdysis_lab.records import LabError
+
+
+@pytest.fixture(scope="module")
+def run():
+    return data.summary(data.ARMS5, data.MODELS4)
+
+
+@pytest.fixture(scope="module")
+def chrome(needs):
+    return needs("chromium")
+
+
+def every_figure(run, simulated=True):
+    found, failures = data.patterns()
+    spots = f.patterns_frame(found, failures, simulated)
+    return {
+        "gains": f.gains(f.gains_frame(run)),
+        "transfer": f.transfer(f.transfer_frame(run)),
+        "rounds": f.rounds(f.rounds_frame(run)),
+        "cost_accuracy": f.cost_accuracy(f.cost_frame(run)),
+        "phases": f.phases(f.phases_frame(run)),
+        "pattern_map": f.pattern_map(spots),
+        "coverage": f.coverage(f.coverage_frame(data.subset(), simulated)),
+        "reference": f.reference(f.measured_frame(run), f.published_frame()),
+    }
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """Every figure for a small run and for a wide one with long model names: size -> (summary, figures)."""
+    small = data.summary(data.ARMS3, data.MODELS4[:3])
+    wide = data.summary(data.ARMS5, data.REAL4)
+    return {"3x3": (small, every_figure(small)), "5x4": (wide, every_figure(wide))}
+
+
+def texts(fig) -> str:
+    """All text of a figure."""
+    notes = [a.text for a in fig.layout.annotations]
+    axes = [fig.layout[a].title.text or "" for a in fig.layout if re.fullmatch(r"[xy]axis\d*", a)]
+    return "\n".join([fig.layout.title.text, fig.layout.title.subtitle.text, *notes, *axes])
+
+
+# ---- the look
+
+
+def lab(colour: str) -> np.ndarray:
+    """CIE L*a*b* of a linear-light RGB triple or a hex colour."""
+    rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    return lab_of(np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4))
+
+
+def lab_of(linear: np.ndarray) -> np.ndarray:
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    t = to_xyz @ linear / [0.9505, 1.0, 1.089]
+    g = np.where(t > 216 / 24389, np.cbrt(t), (24389 / 27 * t + 16) / 116)
+    return np.array([116 * g[1] - 16, 500 * (g[0] - g[1]), 200 * (g[1] - g[2])])
+
+
+# Full-strength deficiencies on linear RGB, after Machado, Oliveira and Fernandes (2009).
+SIGHT = {
+    "normal": np.eye(3),
+    "protan": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deutan": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "tritan": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
+}
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+def test_arm_colours_stay_apart_for_every_kind_of_sight(sight):
+    seen = {}
+    for arm, colour in f.ARM_COLOURS.items():
+        rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+        linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+        seen[arm] = lab_of(np.clip(np.array(SIGHT[sight]) @ linear, 0, 1))
+    assert list(seen) == list(data.ARMS5)
+    for a, b in combinations(seen, 2):
+        assert np.linalg.norm(seen[a] - seen[b]) > 20, (a, b)
+
+
+def test_an_arm_has_one_colour_in_every_figure(drawn):
+    wide = drawn["5x4"][1]
+    bars = {t.marker.color[0] for t in wide["transfer"].data}
+    assert bars == {f.ARM_COLOURS[a] for a in data.ARMS5[1:]}
+    points = {t.marker.color for t in wide["gains"].data if t.customdata is not None}
+    assert points == set(f.ARM_COLOURS.values())
+    lines = [t.line.color for t in wide["rounds"].data if t.type == "scatter" and t.mode == "lines"]
+    assert lines == [f.ARM_COLOURS[a] for a in data.ARMS5[2:]]
+    assert f.arm_colour("retry-budget") == f.arm_colour("retry-budget")
+    assert f.arm_colour("retry-budget") not in f.ARM_COLOURS.values()
+
+
+@pytest.mark.parametrize("size", ["3x3", "5x4"])
+def test_every_figure_is_readable_as_data(drawn, size):
+    """Fonts of at least 12 px, a unit on each axis with numbers, SIMULATED in each title, n in each."""
+    for name, fig in drawn[size][1].items():
+        spec = fig.to_json()
+        sizes = [float(s) for s in re.findall(r'font[^{}]*?\{[^{}]*?"size":([\d.]+)', spec)]
+        sizes += [float(s) for s in re.findall(r"font-size:([\d.]+)px", spec)]
+        assert sizes and min(sizes) >= 12, name
+        assert (fig.layout.width, fig.layout.height) == (1000, 600), name
+        assert "SIMULATED" in fig.layout.title.text, name
+        assert re.search(r"\d+ (tasks|failures|of \d+ failures)", texts(fig)), name
+        if name != "pattern_map":
+            assert re.search(r"\((%|USD|s|number|percentage points|sum over|% of)", texts(fig)), name
+
+
+def test_real_models_are_not_called_simulated():
+    for name, fig in every_figure(data.summary(data.ARMS3, data.REAL4, simulated=False), False).items():
+        assert "SIMULATED" not in texts(fig) and not fig.layout.images, name
+
+
+def test_spread_keeps_order_and_distance():
+    got = spread([50, 51, 10, 50.5], 5)
+    assert got[2] == 10
+    assert sorted(got)[1:] == pytest.approx([45.5, 50.5, 55.5])
+    assert got[0] < got[3] < got[1]
+    assert spread([1, 20], 5) == [1, 20]
+
+
+def test_long_names_stay_distinct():
+    names = model_names([f"openrouter/vendor/some-very-long-model-name-{i}-instruct-2507" for i in "ab"], 20)
+    assert len(set(names)) == 2 and max(map(len, names)) <= 20
+    assert model_names(["sim/small", "a/b/c-model-with-a-name"], 18) == ["sim/small", "c-mode…with-a-name"]
+    assert short("abc", 3) == "abc"
+
+
+def test_trials_text_says_what_was_run():
+    def row(tasks, trials):
+        return {"n_tasks": tasks, "n_trials": trials}
+
+    assert trials_text(pd.DataFrame([row(20, 60), row(20, 60)])) == "20 tasks × 3 trials"
+    assert trials_text(pd.DataFrame([row(20, 20)])) == "20 tasks × 1 trial"
+    assert trials_text(pd.DataFrame([row(20, 60), row(19, 55)])) == "19–20 tasks, 55–60 trials"
+
+
+# ---- what each figure draws
+
+
+def test_gains_draws_accuracy_interval_and_pass_hat_3(run):
+    fig, cell = f.gains(f.gains_frame(run)), run["arms"]["ecdysis"]["sim/large"]
+    point = next(
+        t for t in fig.data if t.customdata is not None and list(t.customdata[0]) == ["ecdysis", "sim/large"]
+    )
+    low, high = cell["accuracy_ci95"]
+    assert point.x[0] == pytest.approx(100 * cell["accuracy"])
+    assert point.x[0] - point.error_x.arrayminus[0] == pytest.approx(100 * low)
+    assert point.x[0] + point.error_x.array[0] == pytest.approx(100 * high)
+    diamonds = [
+        t for t in fig.data if t.marker.symbol == "diamond" and t.xaxis == point.xaxis and t.y == point.y
+    ]
+    assert [d.x[0] for d in diamonds] == pytest.approx([100 * cell["pass^3"]])
+    gain = 100 * (cell["accuracy"] - run["arms"]["direct"]["sim/large"]["accuracy"])
+    assert f"(+{gain:.0f})" in texts(fig)
+    assert "Not scored: 1 infrastructure error" in texts(fig)
+
+
+def test_gains_takes_missing_metrics_and_several_benchmarks(run):
+    frame = f.gains_frame(run)
+    frame.loc[0, ["accuracy", "ci_low", "ci_high", "pass_hat_3"]] = None
+    frame.loc[1, "pass_hat_3"] = None
+    points = [t for t in f.gains(frame).data if t.customdata is not None]
+    assert len(points) == 19
+    both = pd.concat([f.gains_frame(run), f.gains_frame(data.summary(benchmark="tau2/retail"))])
+    fig = f.gains(both)
+    assert "sim/small · airline" in texts(fig) and "sim/small · retail" in texts(fig)
+    assert fig.layout.height > 600
+    with pytest.raises(LabError, match="two rows for arm direct on sim/small"):
+        f.gains(pd.concat([frame, frame]))
+
+
+def test_transfer_marks_the_training_model_and_draws_paired_intervals(run):
+    frame = f.transfer_frame(run)
+    assert set(frame["arm"]) == set(data.ARMS5[1:])
+    row = frame[(frame["arm"] == "ecdysis") & (frame["model"] == "sim/quirky")].iloc[0]
+    arms = run["arms"]
+    want = arms["ecdysis"]["sim/quirky"]["accuracy"] - arms["direct"]["sim/quirky"]["accuracy"]
+    assert row["gain"] == pytest.approx(want) and not row["trained_on"]
+    fig = f.transfer(f.transfer_frame(run, "sim/quirky"))
+    assert fig.layout.yaxis.ticktext[0] == "sim/quirky<br><i>trained on</i>"
+    bars = fig.data[-1]
+    assert dict(zip(bars.customdata, bars.x))["sim/quirky"] == pytest.approx(100 * want)
+    run = json.loads(json.dumps(run))
+    run["arms"]["ecdysis"]["sim/quirky"]["difference_ci95"] = [0.1, 0.5]
+    fig = f.transfer(f.transfer_frame(run))
+    bars = fig.data[-1]
+    at = list(bars.customdata).index("sim/quirky")
+    assert bars.x[at] + bars.error_x.array[at] == pytest.approx(50)
+    assert bars.x[at] - bars.error_x.arrayminus[at] == pytest.approx(10)
+    assert "paired difference" in texts(fig)
+    with pytest.raises(LabError, match="compares with arm 'direct'"):
+        f.transfer_frame({"arms": {"human": run["arms"]["human"]}})
+
+
+def test_rounds_draws_kept_score_rejections_and_flips():
+    rows = [
+        {"round": 1, "verdict": "accepted", "gate": "improvement", "score_before": 7, "score_after": 11},
+        {"round": 2, "verdict": "rejected", "gate": "leak", "score_before": 11, "score_after": None},
+        {"round": 3, "verdict": "rejected", "gate": "improvement", "score_before": 11, "score_after": 9},
+    ]
+    flips = [(["a"] * 5, ["b"]), ([], []), (1, 3)]
+    rows = [{**r, "gained": g, "lost": x} for r, (g, x) in zip(rows, flips)]
+    frame = f.rounds_frame({"training": {"ecdysis": {"rounds": rows}}})
+    assert frame[["gained", "lost"]].to_numpy().tolist() == [[5, 1], [0, 0], [1, 3]]
+    kept, marks, gained, lost = f.rounds(frame).data
+    assert list(kept.y) == [7, 11, 11, 11, 11]
+    assert list(marks.y) == [11, 11, 9] and list(marks.marker.symbol) == ["circle", "x-thin", "x"]
+    assert list(gained.y) == [5, 0, 1] and list(lost.y) == [-1, 0, -3]
+    shown = texts(f.rounds(frame))
+    assert "leak" in shown and "1 of 3 accepted" in shown
+
+
+def test_cost_is_usd_and_falls_back_to_tokens(run):
+    fig = f.cost_accuracy(f.cost_frame(run))
+    assert fig.layout.xaxis.title.text == "cost of training (USD)"
+    means = {t.hovertemplate.split(":")[0]: (t.x[0], t.y[0]) for t in fig.data if "mean" in t.hovertemplate}
+    accuracies = [100 * m["accuracy"] for m in run["arms"]["ecdysis"].values()]
+    assert means["ecdysis"] == pytest.approx((0.42, np.mean(accuracies)))
+    assert means["self-evolution"][0] == pytest.approx(1.84 * 0.42)
+    unpriced = json.loads(json.dumps(run))
+    unpriced["training"]["ecdysis"]["cost_usd"] = None
+    fig = f.cost_accuracy(f.cost_frame(unpriced))
+    assert fig.layout.xaxis.title.text == "tokens used in training (thousands)"
+    assert "448 k tokens" in texts(fig)
+
+
+def test_phases_stack_in_order_with_totals_and_ratios(run):
+    fig = f.phases(f.phases_frame(run))
+    assert [t.name for t in fig.data] == ["rollout", "patterns", "subset", "review", "edit", "gates", "rerun"]
+    review = next(t for t in fig.data if t.name == "review")
+    assert list(review.x) == pytest.approx([1.84 * 18, 0, 18])
+    assert "101 s" in texts(fig) and "(0.54× self-evolution)" in texts(fig)
+    frame = pd.DataFrame({"arm": ["ecdysis"], "phase": ["rollout"], "seconds": [7200.0]})
+    fig = f.phases(frame)
+    assert fig.layout.xaxis.title.text == "wall clock of training (min)" and fig.data[0].x[0] == 120
+    with pytest.raises(LabError, match="negative"):
+        f.phases(frame.assign(seconds=-1))
+    bare = f.phases_frame({"training": {"ecdysis": {"rounds": [], "wall_seconds": 5.0}}})
+    assert bare[["arm", "phase", "seconds"]].to_numpy().tolist() == [["ecdysis", "training", 5.0]]
+
+
+def test_pattern_map_is_one_trace_with_ids_and_labels_apart():
+    found, failures = data.patterns(300, 9, seed=4)
+    frame = f.patterns_frame(found, failures)
+    fig = f.pattern_map(frame)
+    assert len(fig.data) == 1
+    trace = fig.data[0]
+    assert [c[0] for c in trace.customdata] == [x.key for x in failures]
+    colours = np.array(trace.marker.color)
+    noise = (frame["pattern"] == -1).to_numpy()
+    assert set(colours[noise]) == {NOISE} and NOISE not in colours[~noise]
+    first = frame.index[frame["pattern"] == 0][0]
+    assert trace.customdata[first][2] == len(found.patterns[0].tasks)
+    assert trace.customdata[np.flatnonzero(noise)[0]][1].startswith("noise; nearest P")
+    for pattern in found.patterns:
+        assert any(f"P{pattern.id} " in a.text for a in fig.layout.annotations)
+    medoid = frame[frame["medoid"] & (frame["pattern"] == 0)].iloc[0]
+    assert (fig.layout.annotations[0].x, fig.layout.annotations[0].y) == (medoid["x"], medoid["y"])
+    boxes = _boxes(frame)
+    assert not any(_overlap(a, b) for a, b in combinations(boxes, 2))
+
+
+def _boxes(frame):
+    import ecdysis_lab.figures.maps as maps
+
+    boxes, place = [], maps._place
+    maps._place = lambda *a: boxes.append(place(*a)) or boxes[-1]
+    try:
+        _labels(frame, _range(frame["x"]), _range(frame["y"]))
+    finally:
+        maps._place = place
+    return boxes
+
+
+def test_pattern_map_rings_the_subset_and_says_when_it_is_a_sample():
+    found, failures = data.patterns(40, 3)
+    frame = f.patterns_frame(found, failures)
+    frame["picked"] = frame["key"].isin([x.key for x in failures[:10]])
+    fig = f.pattern_map(frame)
+    assert list(fig.data[0].marker.line.width[:11]) == [2] * 10 + [0.8]
+    assert "10 in the subset" in texts(fig)
+    assert "40 failures SAMPLED from 50000" in texts(f.pattern_map(frame.assign(sampled_from=50_000)))
+
+
+def test_coverage_draws_the_band_and_the_last_values():
+    frame = f.coverage_frame(data.subset(12, 48))
+    fig = f.coverage(frame)
+    high, low, median, picked = fig.data
+    assert list(picked.y) == pytest.approx([100 * (1 - 0.82 ** (i + 1)) for i in range(12)])
+    assert all(a >= m >= b for a, m, b in zip(high.y, median.y, low.y))
+    assert "<b>91%</b> this subset" in texts(fig) and "12 of 48 failures (budget 12)" in texts(fig)
+    assert list(picked.customdata) == frame["reason"].tolist()
+
+
+def test_reference_never_mixes_published_with_measured(run):
+    fig = f.reference(f.measured_frame(run), f.published_frame())
+    left = [t for t in fig.data if t.xaxis == "x" and t.mode == "markers"]
+    right = [t for t in fig.data if t.xaxis == "x2" and t.mode == "markers"]
+    assert {t.marker.color for t in left} == {"white"} and "white" not in {t.marker.color for t in right}
+    assert sorted(round(t.x[0], 2) for t in left if t.marker.symbol == "circle") == [
+        38.17,
+        46.67,
+        51.67,
+        54.67,
+        59.33,
+    ]
+    mean = np.mean([100 * m["accuracy"] for m in run["arms"]["ecdysis"].values()])
+    assert any(t.x[0] == pytest.approx(mean) for t in right if t.marker.symbol == "circle")
+    assert "Published</b>" in texts(fig) and "Measured here</b>" in texts(fig)
+    # Only the measured half of the ground is marked: the published numbers are not simulated.
+    assert fig.layout.images[0].x > 0.5
+
+
+def test_reference_tables_agree_with_their_own_arithmetic():
+    folder = Path(__file__).parents[1] / "data" / "reference"
+    tables = {p.stem: pd.read_csv(p) for p in folder.glob("*.csv")}
+    assert set(tables) == {"arms", "models", "costs", "changes"}
+    assert all(t["source"].eq("arXiv 2609.11677").all() for t in tables.values())
+    seconds = tables["costs"].query("quantity == 'training_wall_seconds'").set_index("arm")["value"]
+    assert seconds["self-evolution"] / seconds["ecdysis"] == pytest.approx(1.84, abs=0.005)
+    assert seconds["self-evolution"] / seconds["ecdysis-no-fdcr"] == pytest.approx(3.23, abs=0.005)
+    change = tables["changes"].set_index("quantity").loc["accuracy"]
+    assert change["after"] / change["before"] - 1 == pytest.approx(0.1856, abs=5e-4)
+    ranked = f.published_frame().query("metric == 'accuracy'").sort_values("value")["arm"].tolist()
+    assert ranked == ["direct", "self-evolution", "human", "ecdysis-no-fdcr", "ecdysis"]
+
+
+@pytest.mark.parametrize(
+    "name", ["gains", "transfer", "rounds", "cost_accuracy", "phases", "pattern_map", "coverage"]
+)
+def test_bad_tables_are_refused_by_name(name):
+    draw = getattr(f, name)
+    with pytest.raises(LabError, match=rf"figure {name} needs column '\w+'"):
+        draw(pd.DataFrame({"colour": [1]}))
+    with pytest.raises(LabError, match="has no arms block"):
+        f.gains_frame({"arms": {}})
+
+
+# ---- files
+
+FOOTER = f.Footer("run-7", "c27b1459d0e4a1f5", 3, ("sim/small", "sim/large"), "all-MiniLM-L6-v2", 0.97, True)
+
+
+def test_footer_names_run_commit_seed_models_embedder_and_simulated():
+    assert FOOTER.text == (
+        "run run-7 · commit c27b1459d0e4 · seed 3 · models sim/small, sim/large · "
+        "embedder all-MiniLM-L6-v2 (97% of tokens seen) · "
+        "SIMULATED: planted-defect models, not a result about real ones"
+    )
+    assert "SIMULATED" not in f.Footer("r", "c", 0).text
+
+
+def test_footer_of_a_summary(run):
+    footer = f.Footer.of(run)
+    assert (footer.run_id, footer.seed, footer.simulated) == ("2026-11-29-airline-s0", 0, True)
+    assert footer.models == sorted(data.MODELS4)
+
+
+def test_stamp_marks_a_copy_once():
+    plain = f.coverage(f.coverage_frame(data.subset()))
+    once = f.stamp(plain, FOOTER)
+    twice = f.stamp(once, FOOTER)
+    assert "SIMULATED" not in plain.layout.title.text and len(plain.layout.images) == 0
+    assert once.layout.title.text.count("SIMULATED") == 1 and len(once.layout.images) == 1
+    assert json.loads(once.to_json()) == json.loads(twice.to_json())
+    footers = [a.text.replace("<br>", " ") for a in once.layout.annotations if a.name == "footer"]
+    assert footers == [FOOTER.text]
+
+
+def test_many_models_make_the_footer_and_the_canvas_grow():
+    plain = f.coverage(f.coverage_frame(data.subset()))
+    long = f.stamp(plain, f.Footer("r", "c", 0, tuple(f"provider/model-number-{i}" for i in range(30))))
+    assert long.layout.height > 600
+    assert long.layout.height - plain.layout.height == long.layout.margin.b - plain.layout.margin.b
+
+
+def test_without_a_browser_the_rest_is_written_and_the_reason_given(tmp_path, monkeypatch):
+    monkeypatch.setenv("BROWSER_PATH", "/no/such/chrome")
+    frame = f.coverage_frame(data.subset())
+    got = f.save(f.coverage(frame), tmp_path / "new", "coverage", frame, FOOTER)
+    assert got["png"] is None and got["svg"] is None
+    assert got["skipped"] == "BROWSER_PATH names no program: /no/such/chrome"
+    assert sorted(p.name for p in (tmp_path / "new").iterdir()) == ["coverage.csv", "coverage.html"]
+    monkeypatch.delenv("BROWSER_PATH")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert f.find_chrome()[0] is None and "no Chrome found" in f.find_chrome()[1]
+
+
+def test_a_browser_that_dies_is_a_reason_and_not_a_crash(tmp_path, monkeypatch):
+    broken = tmp_path / "chromium"
+    broken.write_text("#!/bin/sh\nexit 3\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("BROWSER_PATH", str(broken))
+    frame, started = f.coverage_frame(data.subset()), time.monotonic()
+    got = f.save(f.coverage(frame), tmp_path, "coverage", frame, FOOTER)
+    assert got["png"] is None and str(broken) in got["skipped"]
+    assert got["html"].is_file() and time.monotonic() - started < 30
+
+
+def test_csv_holds_the_table_with_run_and_simulated(tmp_path, monkeypatch):
+    monkeypatch.setenv("BROWSER_PATH", "/none")
+    frame = f.coverage_frame(data.subset(3, 10)).drop(columns="simulated")
+    back = pd.read_csv(f.save(f.coverage(frame), tmp_path, "coverage", frame, FOOTER)["csv"])
+    assert back["coverage"].tolist() == pytest.approx(frame["coverage"].tolist())
+    assert back["run_id"].eq("run-7").all() and back["simulated"].all()
+
+
+def test_bad_names_and_folders_are_refused(tmp_path):
+    frame = f.coverage_frame(data.subset())
+    fig = f.coverage(frame)
+    with pytest.raises(LabError, match=r"name of a figure .* got '\.\./x'"):
+        f.save(fig, tmp_path, "../x", frame, FOOTER)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LabError, match="cannot write figures to"):
+        f.save(fig, tmp_path / "file" / "sub", "x", frame, FOOTER)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory, chrome):
+    """Two figures saved by one call inside a running event loop, as in Jupyter; and the browsers started."""
+    import choreographer
+
+    folder, starts, real = tmp_path_factory.mktemp("figures"), [], choreographer.Browser
+    frame = f.coverage_frame(data.subset(), simulated=True)
+    found, failures = data.patterns()
+    spots = f.patterns_frame(found, failures, simulated=True)
+    pairs = {"coverage": (f.coverage(frame), frame), "map": (f.pattern_map(spots), spots)}
+
+    async def notebook():
+        return f.save_all(pairs, folder, FOOTER)
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(choreographer, "Browser", lambda **k: starts.append(k) or real(**k))
+    got = asyncio.run(notebook())
+    patch.undo()
+    return got, len(starts)
+
+
+def test_one_browser_draws_png_and_svg_of_all_figures(written):
+    got, browsers = written
+    assert browsers == 1
+    for name, paths in got.items():
+        assert "skipped" not in paths
+        head = paths["png"].read_bytes()[:24]
+        assert head[:8] == b"\x89PNG\r\n\x1a\n" and struct.unpack(">II", head[16:24]) == (1000, 600)
+        svg = paths["svg"].read_text()
+        assert svg.startswith("<svg") and "SIMULATED" in svg and "run run-7" in svg, name
+    folder = got["map"]["png"].parent
+    assert sorted(p.name for p in folder.iterdir()) == sorted(
+        f"{n}.{e}" for n in ("coverage", "map") for e in ("html", "png", "svg", "csv")
+    )
+
+
+def test_html_draws_itself_with_no_network(written, chrome, tmp_path):
+    page = written[0]["coverage"]["html"]
+    assert not re.search(r"""<(?:script|link|img)[^>]+(?:src|href)=["']?https?:""", page.read_text())
+    dom = _dump(chrome, page.as_uri(), tmp_path)
+    assert 'class="main-svg"' in dom and ">SIMULATED</" in dom
+    assert "planted-defect models" in dom
+    assert re.search(r'href="data:text/csv;base64,[A-Za-z0-9+/=]{200,}"', dom)
+
+
+def _dump(chrome: str, url: str, profile: Path) -> str:
+    """DOM of a page after its scripts ran, in a browser that can reach no host."""
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND"]
+    options += [f"--user-data-dir={profile}", "--virtual-time-budget=20000", "--dump-dom"]
+    done = subprocess.run([chrome, *options, url], capture_output=True, text=True, timeout=120, check=True)
+    return done.stdout
+
+
+LOOK = """<!doctype html><meta charset="utf-8"><body><script src="{plotly}"></script><script>
+const FIGURES = {figures}, found = {{}};
+(async () => {{
+  for (const [name, spec] of Object.entries(FIGURES)) {{
+    const div = document.createElement("div");
+    document.body.replaceChildren(div);
+    await Plotly.newPlot(div, spec.data, spec.layout, {{staticPlot: true}});
+    const canvas = div.getBoundingClientRect(), bad = [];
+    const all = [...div.querySelectorAll("text")].filter(t => t.textContent.trim());
+    const boxes = all.map(t => [t.textContent, t.getBoundingClientRect()]).filter(b => b[1].width > 0);
+    boxes.forEach(([text, a], i) => {{
+      if (a.left < canvas.left || a.right > canvas.left + spec.layout.width || a.bottom > canvas.top +
+          spec.layout.height || a.top < canvas.top) bad.push("outside: " + text);
+      boxes.slice(i + 1).forEach(([other, b]) => {{
+        const x = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+        const y = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+        if (x > 2 && y > 3) bad.push(text + " | " + other);
+      }});
+    }});
+    found[name] = [boxes.length, bad];
+  }}
+  const out = document.createElement("pre");
+  out.textContent = JSON.stringify(found);
+  document.body.replaceChildren(out);
+}})();
+</script>"""
+
+
+def test_no_text_overlaps_another_or_leaves_the_canvas(drawn, chrome, tmp_path):
+    """Boxes of all texts as a real browser sets them, for two sizes of run."""
+    specs = {}
+    for size, (run, figures) in drawn.items():
+        for name, fig in figures.items():
+            specs[f"{name} {size}"] = json.loads(f.stamp(fig, f.Footer.of(run)).to_json())
+    twin = {"text": "twin", "showarrow": False, "x": 3, "y": 50}
+    control = f.coverage(f.coverage_frame(data.subset())).update_layout(annotations=[twin, twin])
+    specs["control"] = json.loads(control.to_json())
+    script = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+    page = tmp_path / "look.html"
+    figures = json.dumps(specs).replace("</", "<\\/")
+    page.write_text(LOOK.format(plotly=script.as_uri(), figures=figures), encoding="utf-8")
+    dom = _dump(chrome, page.as_uri(), tmp_path / "profile")
+    found = json.loads(
+        re.search(r"<pre>(.*)</pre>", dom, re.DOTALL)[1].replace("&lt;", "<").replace("&amp;", "&")
+    )
+    assert found.pop("control")[1] == ["twin | twin"]
+    assert len(found) == 16 and all(n >= 8 for n, _ in found.values())
+    assert {name: bad for name, (_, bad) in found.items() if bad} == {}
