@@ -103,6 +103,7 @@ class _Policy:
         self.nodes = nodes
         self.bound = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
         self.bound |= {n.arg for n in nodes if isinstance(n, ast.arg)}
+        self.bound |= {n.name for n in nodes if isinstance(n, ast.FunctionDef)}
         self.owners = {id(n.value) for n in nodes if isinstance(n, ast.Attribute)}
         self.callees = {id(n.func): n for n in nodes if isinstance(n, ast.Call)}
         self.constants = _constant_names(tree)

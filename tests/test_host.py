@@ -385,6 +385,24 @@ def test_close_ends_the_worker_and_the_server_stays(make: Make) -> None:
     assert client.current().process.pid == server
 
 
+def test_a_forgotten_worker_is_killed_even_inside_an_exchange(make: Make) -> None:
+    harness = make(actions=check("return Allow()")).harness
+
+    def forgotten() -> tuple[Host, int]:
+        host = Host(harness, "", TOOLS)
+        host.check(CALL, 1)
+        assert host._worker is not None
+        return host, host._worker.pid
+
+    host, pid = forgotten()
+    with client.current().lock:  # as when garbage collection strikes while this thread talks to the server
+        del host
+        assert Path(f"/proc/{pid}").exists()
+    other, _ = forgotten()
+    assert not Path(f"/proc/{pid}").exists()
+    other.close()
+
+
 def test_workers_run_side_by_side_from_threads(make: Make) -> None:
     harness = make(actions=check("return Refuse(call.id, 'x')")).harness
 

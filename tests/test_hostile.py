@@ -343,12 +343,16 @@ def test_single_lines_hold_alone(name: str, line: str, places: dict[str, str], t
     assert sorted(os.listdir(places["out"])) == ["victim"]
 
 
-@pytest.mark.parametrize("name", ["100 MB brief", "100 MB reason", "100 MB argument", "forged length", "forged flood"])
+@pytest.mark.parametrize(
+    "name", ["100 MB brief", "100 MB reason", "100 MB argument", "forged length", "forged flood"]
+)
 def test_large_answers_do_not_fill_the_host(name: str, places: dict[str, str], tmp_path: Path) -> None:
     attack = next(attack for attack in ATTACKS if attack.name == name)
     tracemalloc.start()
     try:
-        with Host(build(tmp_path, attack.files, places), "p", TOOLS, None, HostLimits(), LINES["kernel only"]) as host:
+        with Host(
+            build(tmp_path, attack.files, places), "p", TOOLS, None, HostLimits(), LINES["kernel only"]
+        ) as host:
             outcome, _ = play(host)
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -368,7 +372,9 @@ def test_what_a_harness_computes_repeats(places: dict[str, str], tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["endless loop in check", "SystemExit"])
-def test_a_real_trial_is_scored_and_holds_the_fault(name: str, places: dict[str, str], tmp_path: Path) -> None:
+def test_a_real_trial_is_scored_and_holds_the_fault(
+    name: str, places: dict[str, str], tmp_path: Path
+) -> None:
     from ecdysis_lab import benchmarks
     from ecdysis_lab.rollout import Setup, run_trial
 

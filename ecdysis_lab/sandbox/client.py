@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,7 @@ class ForkServer:
             raise HostError("harness code needs a POSIX system and a Python executable to run out of process")
         self.lock = threading.Lock()
         self.broken = False
+        self._doomed: deque[int] = deque()
         self.control, theirs = socket.socketpair()
         script = str(Path(__file__).with_name("server.py"))
         flags = ["-s", "-S", "-B", "-P"]  # not -I: it would ignore PYTHONHASHSEED
@@ -55,19 +57,41 @@ class ForkServer:
         """Wait status of a worker, killed after ``grace`` seconds."""
         return self._ask(b"R", pid, grace)
 
+    def release(self, pid: int) -> None:
+        """Kill a forgotten worker, at the latest with the next exchange.
+
+        It never waits: garbage collection may call it in the middle of an exchange of this very thread.
+        """
+        self._doomed.append(pid)
+        if self.lock.acquire(blocking=False):
+            try:
+                self._bury()
+            except OSError:
+                self.broken = True  # the server is gone, and its workers with it
+            finally:
+                self.lock.release()
+
+    def _bury(self) -> None:
+        while self._doomed:
+            self._exchange(REQUEST.pack(b"R", self._doomed.popleft(), 0.0))
+
     def _ask(self, operation: bytes, pid: int, grace: float, channel: socket.socket | None = None) -> int:
-        request = REQUEST.pack(operation, pid, grace)
         try:
             with self.lock, self._whole_exchange():
-                if channel is not None:
-                    socket.send_fds(self.control, [request], [channel.fileno()])
-                else:
-                    self.control.sendall(request)
-                answer = self.control.recv(REPLY.size, socket.MSG_WAITALL)
-                if len(answer) < REPLY.size:
-                    raise ConnectionResetError("end of file")
+                value = self._exchange(REQUEST.pack(operation, pid, grace), channel)
+                self._bury()
         except OSError as error:
             raise HostError(f"the sandbox server is gone: {error}") from error
+        return value
+
+    def _exchange(self, request: bytes, channel: socket.socket | None = None) -> int:
+        if channel is not None:
+            socket.send_fds(self.control, [request], [channel.fileno()])
+        else:
+            self.control.sendall(request)
+        answer = self.control.recv(REPLY.size, socket.MSG_WAITALL)
+        if len(answer) < REPLY.size:
+            raise ConnectionResetError("end of file")
         value: int = REPLY.unpack(answer)[0]
         return value
 

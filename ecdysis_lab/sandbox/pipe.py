@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -53,7 +54,7 @@ class HostLimits:
     reads : ``view.read`` calls per hook call.
     """
 
-    wall_seconds: float = 5.0
+    wall_seconds: float = 10.0
     cpu_seconds: float = 2.0
     total_cpu_seconds: int = 120
     memory_bytes: int = 256 * 1024 * 1024
@@ -72,7 +73,7 @@ class Worker:
         self.server = client.current()
         with theirs:
             self.pid = self.server.fork(theirs)
-        self._finalizer = weakref.finalize(self, _reap, self.server, self.pid, self.channel)
+        self._finalizer = weakref.finalize(self, _abandon, self.server, self.pid, self.channel)
 
     def ask(self, hook: str, message: dict[str, Any], answer_read: Callable[[str, Any], Any]) -> Any:
         """One request and its answer; ``read`` requests in between are answered on the way.
@@ -102,7 +103,10 @@ class Worker:
 
     def close(self) -> None:
         """Kill the worker's process group and wait for it."""
-        self._finalizer()
+        if self._finalizer.detach():
+            self.channel.close()
+            with contextlib.suppress(client.HostError):  # the server is gone, and its workers with it
+                self.server.reap(self.pid, grace=0.0)
 
     @property
     def alive(self) -> bool:
@@ -190,12 +194,9 @@ class Worker:
         return HarnessFault("exit", self.hook, "", 0, f"the worker ended itself with exit status {code}")
 
 
-def _reap(server: client.ForkServer, pid: int, channel: socket.socket) -> None:
+def _abandon(server: client.ForkServer, pid: int, channel: socket.socket) -> None:
     channel.close()
-    try:
-        server.reap(pid, grace=0.0)
-    except client.HostError:
-        return  # the server is gone, and its workers with it
+    server.release(pid)
 
 
 def _cpu_seconds(pid: int) -> float:

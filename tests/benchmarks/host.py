@@ -46,11 +46,18 @@ SAMPLE = {
 
 def tools() -> list[dict[str, Any]]:
     """Fourteen schemas of the size of τ²'s."""
-    properties = {f"field_{i}": {"type": "string", "description": "What the field holds. " * 4} for i in range(5)}
+    properties = {
+        f"field_{i}": {"type": "string", "description": "What the field holds. " * 4} for i in range(5)
+    }
     schema = {"type": "object", "properties": properties, "required": ["field_0"]}
     kinds = ["read", "write"]
     return [
-        {"name": f"tool_{i}", "description": "What the tool does. " * 12, "parameters": schema, "kind": kinds[i % 2]}
+        {
+            "name": f"tool_{i}",
+            "description": "What the tool does. " * 12,
+            "parameters": schema,
+            "kind": kinds[i % 2],
+        }
         for i in range(14)
     ]
 
