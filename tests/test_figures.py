@@ -536,7 +536,7 @@ def test_no_text_overlaps_another_or_leaves_the_canvas(drawn, chrome, tmp_path):
     for size, (run, figures) in drawn.items():
         for name, fig in figures.items():
             specs[f"{name} {size}"] = json.loads(f.stamp(fig, f.Footer.of(run)).to_json())
-    twin = {"text": "twin", "showarrow": False, "x": 3, "y": 50}
+    twin = {"text": "twin", "showarrow": False, "x": 3, "xref": "x", "y": 10, "yref": "y"}
     control = f.coverage(f.coverage_frame(data.subset())).update_layout(annotations=[twin, twin])
     specs["control"] = json.loads(control.to_json())
     script = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
