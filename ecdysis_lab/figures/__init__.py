@@ -13,15 +13,13 @@ from ecdysis_lab.figures.frames import (
     cost_frame,
     coverage_frame,
     gains_frame,
-    measured_frame,
     patterns_frame,
     phases_frame,
-    published_frame,
     rounds_frame,
     transfer_frame,
 )
 from ecdysis_lab.figures.maps import coverage, pattern_map
-from ecdysis_lab.figures.published import reference
+from ecdysis_lab.figures.published import measured_frame, published_frame, reference
 from ecdysis_lab.figures.style import ARM_COLOURS, Footer, arm_colour, stamp
 from ecdysis_lab.figures.training import rounds
 

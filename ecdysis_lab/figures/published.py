@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ecdysis_lab.figures.frames import gains_frame
 from ecdysis_lab.figures.style import (
     INK,
     SOFT,
@@ -21,11 +24,13 @@ from ecdysis_lab.figures.style import (
     spread,
     trials_text,
 )
+from ecdysis_lab.records import LabError
 
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
+PUBLISHED = Path(__file__).resolve().parents[2] / "data" / "reference"
 NAMES = {"pass^3": "Pass^3", "accuracy": "accuracy", "pass@3": "Pass@3"}
 SYMBOLS = {"pass^3": "diamond", "accuracy": "circle", "pass@3": "triangle-right"}
 NEAR = 9.0  # points that the values over the marks stay apart
@@ -101,3 +106,51 @@ def _heading(frame: pd.DataFrame, word: str) -> str:
     if {"n_models", "n_tasks", "n_trials"} <= set(frame.columns):
         source += f": {count(int(frame['n_models'].max()), 'model')}, {trials_text(frame)} each"
     return f"<b>{word}</b><br><span style='color:{SOFT};font-size:12px'>{source}</span>"
+
+
+def published_frame(folder: Path = PUBLISHED) -> pd.DataFrame:
+    """Published results of the paper by arm, from ``data/reference/arms.csv``.
+
+    Returns
+    -------
+    DataFrame with columns arm, metric (``accuracy``, ``pass@3``, ``pass^3``), value, source.
+
+    Raises
+    ------
+    LabError: the file is not there.
+    """
+    import pandas as pd
+
+    path = folder / "arms.csv"
+    if not path.is_file():
+        raise LabError(
+            f"published figures are read from arms.csv in the reference folder; not found in {folder}"
+        )
+    frame = pd.read_csv(path)
+    scope = frame["models"].astype(str) + " models, " + frame["task_sets"].str.replace("+", " and ")
+    frame = frame.assign(value=frame["value_percent"] / 100, source=frame["source"] + ": " + scope)
+    return frame[["arm", "metric", "value", "source"]]
+
+
+def measured_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
+    """Measured means over the models of a run, in the shape of ``published_frame``.
+
+    Returns
+    -------
+    DataFrame with columns arm, metric, value, source, n_models, n_tasks, n_trials, simulated. A metric that
+    is None for any model of an arm is left out.
+    """
+    import pandas as pd
+
+    rows = []
+    for arm, group in gains_frame(summary).groupby("arm", sort=False):
+        for metric, column in (("accuracy", "accuracy"), ("pass@3", "pass_at_3"), ("pass^3", "pass_hat_3")):
+            if group[column].notna().all():
+                row = {"arm": arm, "metric": metric, "value": group[column].astype(float).mean()}
+                counts = {
+                    "n_models": len(group),
+                    "n_tasks": group["n_tasks"].max(),
+                    "n_trials": group["n_trials"].max(),
+                }
+                rows.append({**row, "source": f"run {summary['run_id']}", **counts})
+    return pd.DataFrame(rows).assign(simulated=bool(summary.get("simulated")))
