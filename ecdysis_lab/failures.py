@@ -18,6 +18,7 @@ from ecdysis_lab.transcript import Step, is_write, outline, shorten, steps
 __all__ = ["Bad", "find_failures", "first_bad", "outline", "path_of", "to_failure"]
 
 DISCLOSURES = ("transcript", "checks", "scenario")
+PUT_RIGHT = " (put right later)"
 LOOP = 3  # identical calls in a row that count as a loop
 LAST_MESSAGES = 6
 CARD_CHARS = 160
@@ -29,18 +30,13 @@ _YES = re.compile(
     r"correct|sí|oui|ja|sim|да|igen|tak|evet)\b|是|好的|确认|はい|예|네",
     re.IGNORECASE,
 )
+_ASKED = re.compile(r"\b(confirm|proceed|go ahead|shall i|would you like|is that correct)\b", re.IGNORECASE)
 _CLAIM = re.compile(
-    r"\bsuccessfully (cancel|book|updat|chang|modif|upgrad|exchang|return|sent|send|issu)\w*", re.IGNORECASE
+    r"\b(?:i have|i've|has been|have been|successfully) (?:now |successfully |just )*"
+    r"(made|completed|processed|taken care of|cancell?ed|booked|updated|changed|modified|upgraded|exchanged|"
+    r"returned|issued|placed|added|removed|sent)\b",
+    re.IGNORECASE,
 )
-_VERBS = {  # word of a claim -> prefixes of the tools that would do it
-    "cancel": ("cancel",),
-    "book": ("book", "create"),
-    "exchang": ("exchange",),
-    "return": ("return",),
-    "sent": ("send",),
-    "send": ("send",),
-    "issu": ("send", "create"),
-}
 
 
 @dataclass(frozen=True)
@@ -81,25 +77,46 @@ def _message_index(trajectory: Trajectory, step: int) -> int:
 def first_bad(trajectory: Trajectory, writes: frozenset[str] | None = None) -> Bad | None:
     """The first thing that went wrong, by how sure the transcript is of it.
 
-    First tool error; else first refusal or fault of the harness; else a loop (three identical calls in a
-    row); else the first write without the user's yes right before it; else a claim of a write that was never
-    made; else None. On 100 recorded GPT-4o airline trials an unconfirmed write stands in 21% of the failures
-    and in no success, a tool error in 21% and 9%; ending without a write, or a transfer to a human, is
-    commoner in successes, so neither counts as wrong here.
+    First tool error that the tool never got over; else first refusal or fault of the harness; else a loop
+    (three identical calls in a row); else the first write without the user's yes right before it; else a claim
+    of a write that was never made; else a tool error that was put right; else giving up on an empty result;
+    else None. On 100 recorded GPT-4o airline trials an unconfirmed write stands in 21% of the failures and in
+    no success, a tool error in 21% and 9%; ending without a write, or a transfer to a human, is commoner in
+    successes, so neither counts as wrong here.
     """
-    done = steps(trajectory.messages)
-    for step in done:
-        if step.outcome == "error":
-            return Bad(
-                step.result_index, "error", step.call.name, f"{step.call.name}: {shorten(step.result, 160)}"
-            )
+    messages, done = trajectory.messages, steps(trajectory.messages)
+    last_good = {_family(s.call.name, writes): s.index for s in done if s.outcome == "ok"}
+    errors = [s for s in done if s.outcome == "error"]
+    lasting = next((s for s in errors if last_good.get(_family(s.call.name, writes), -1) < s.index), None)
+    if lasting is not None:
+        return _error(lasting)
     harness = next((i for i in trajectory.interventions if i.action in ("refuse", "fault")), None)
     if harness is not None:
         return _harness_bad(trajectory, harness)
-    return (
-        _loop(done)
-        or _unconfirmed(trajectory.messages, done, writes)
-        or _claimed(trajectory.messages, done, writes)
+    found = _loop(done) or _unconfirmed(messages, done, writes) or _claimed(messages, done)
+    return found or (_error(errors[0], PUT_RIGHT) if errors else _gave_up(done))
+
+
+def _family(tool: str, writes: frozenset[str] | None) -> str:
+    """Tools that can stand in for each other: reads by their first two words (find_user by e-mail, by zip)."""
+    return tool if is_write(tool, writes) else "_".join(tool.split("_")[:2])
+
+
+def _error(step: Step, note: str = "") -> Bad:
+    what = f"{step.call.name}: {shorten(step.result, 160)}{note}"
+    return Bad(step.result_index, "error", step.call.name, what)
+
+
+def _gave_up(done: Sequence[Step]) -> Bad | None:
+    """The last call of all, where it found nothing."""
+    if not done or done[-1].outcome != "ok" or done[-1].result.strip() not in ("[]", "{}", "null", "None"):
+        return None
+    last = done[-1]
+    return Bad(
+        last.result_index,
+        "empty",
+        last.call.name,
+        f"{last.call.name}: found nothing, and that was the last call",
     )
 
 
@@ -139,17 +156,16 @@ def _unconfirmed(
     return None
 
 
-def _claimed(messages: Sequence[Message], done: Sequence[Step], writes: frozenset[str] | None) -> Bad | None:
-    for i, message in enumerate(messages):
-        claim = _CLAIM.search(message.content or "") if message.role == "assistant" else None
-        if claim is None:
+def _claimed(messages: Sequence[Message], done: Sequence[Step]) -> Bad | None:
+    """Asked for a yes, got it, made no call, and yet says it is done."""
+    calls = {s.index for s in done}
+    for i in range(2, len(messages)):
+        asked, said, claim = (m.content or "" for m in messages[i - 2 : i + 1])
+        roles = [m.role for m in messages[i - 2 : i + 1]]
+        if roles != ["assistant", "user", "assistant"] or i in calls or i - 2 in calls:
             continue
-        prefixes = _VERBS.get(claim.group(1).lower())
-        made = [
-            s.call.name for s in done if s.index < i and s.outcome == "ok" and is_write(s.call.name, writes)
-        ]
-        if not any(prefixes is None or name.startswith(prefixes) for name in made):
-            return Bad(i, "claim", "", f"claimed without the call: {shorten(claim.group(0), 60)}")
+        if _ASKED.search(asked) and _YES.search(said) and (found := _CLAIM.search(claim)):
+            return Bad(i, "claim", "", f"claimed without the call: {shorten(found.group(0), 60)}")
     return None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ecdysis_lab.distance import EQUAL, Weights, distances, layout, nearest, spread, text_of
+from ecdysis_lab.distance import DEFAULT, Weights, distances, layout, nearest, spread, vectors_of
 from ecdysis_lab.naming import names_of, quote_of, terms
 from ecdysis_lab.records import Embedder, Failure, Pattern, Patterns
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Weights", "cluster", "distances", "find_patterns", "signature"]
 
+NEAR = 0.2  # pairs nearer than this share of the mean pair count as one
 FEW = 10  # below this, density means nothing: group by signature
 SAMPLED, SAMPLE = 12_000, 6_000  # above the first, patterns are found on a sample of the second
 ROUNDS, SHARE, LARGEST_ROUND = 20, 0.8, 800  # subsampling for the stability
@@ -31,7 +32,7 @@ def cluster_size(n: int) -> tuple[int, int]:
         return 3, 1
     if n <= 200:
         return (4 if n <= 120 else 5), 2
-    return min(8, 5 + int(math.log2(n / 200))), 3
+    return min(8, 5 + int(math.log2(n / 200))), 2
 
 
 def cluster(matrix: np.ndarray, size: tuple[int, int] | None = None) -> np.ndarray:
@@ -44,6 +45,9 @@ def cluster(matrix: np.ndarray, size: tuple[int, int] | None = None) -> np.ndarr
     import hdbscan
 
     min_cluster_size, min_samples = size or cluster_size(n)
+    # Repeats of one trial lie at distance 0, where their density is infinite and splits every cause by task.
+    floored = np.maximum(matrix, NEAR, dtype=np.float64)
+    np.fill_diagonal(floored, 0.0)
     labels = hdbscan.HDBSCAN(
         metric="precomputed",
         min_cluster_size=min(min_cluster_size, n),
@@ -51,7 +55,7 @@ def cluster(matrix: np.ndarray, size: tuple[int, int] | None = None) -> np.ndarr
         cluster_selection_method="eom",
         approx_min_span_tree=False,
         core_dist_n_jobs=1,
-    ).fit_predict(matrix.astype(np.float64))
+    ).fit_predict(floored)
     return _by_size(labels)
 
 
@@ -73,7 +77,7 @@ def signature(failure: Failure) -> tuple[str, ...]:
 def find_patterns(
     failures: Sequence[Failure],
     embedder: Embedder | None = None,
-    weights: Weights = EQUAL,
+    weights: Weights = DEFAULT,
     seed: int = 0,
     stability: bool = True,
 ) -> Patterns:
@@ -150,7 +154,7 @@ def _embedded(
         from ecdysis_lab.embed import embedder as make
 
         embedder = make("auto")
-    vectors, share = embedder.encode([text_of(f) for f in items])
+    vectors, share = vectors_of(items, embedder)
     return vectors, share, embedder.name, list(getattr(embedder, "warnings", ()))
 
 
