@@ -219,6 +219,23 @@ def test_a_yes_has_many_forms(answer: str) -> None:
     assert Desk((*case.good_talk[:3], ("user", answer))).check(case.good) == Allow()
 
 
+ODD: tuple[Any, ...] = (None, "?", -1.5, True, [], {"a": 1}, ["x", {"amount": "x"}])
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_malformed_arguments_break_no_rule(odd: Any) -> None:
+    talk = [("user", "yes"), ("assistant", "Shall I proceed with that?"), ("user", "Yes.")]
+    legal = {c.good.name: c.good.arguments for c in CASES}
+    for tool in bench().tools:
+        keys = list(tool["parameters"].get("properties", {}))
+        for arguments in [dict.fromkeys(keys, odd), *({**legal.get(tool["name"], {}), k: odd} for k in keys)]:
+            desk, call = Desk(talk), Call(tool["name"], arguments)
+            assert isinstance(desk.check(call), (Allow, Refuse, Rewrite))
+            for rule in layer("actions").RULES.values():
+                assert isinstance(rule(call, desk.view), (Refuse, type(None)))
+            layer("regulation").observe(call, f"Error: {odd!r}", desk.view)
+
+
 # -- regulation ---
 
 

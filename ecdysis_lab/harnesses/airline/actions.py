@@ -111,8 +111,7 @@ def form(name: str, *keys: str) -> Callable[[Callable[[str], Any]], Rule]:
 
         def rule(call: Call, view: View) -> Verdict | None:
             arguments = convert(call.arguments)
-            same = json.dumps(arguments, default=str) == json.dumps(call.arguments, default=str)
-            return None if same else Rewrite(arguments, rule=name)
+            return None if arguments == call.arguments else Rewrite(arguments, rule=name)
 
         FORMS[name] = rule
         return rule
@@ -275,12 +274,25 @@ def place(airport: Any) -> str:
 
 
 def scheduled(view: View, flight: Row, start: str, toward: str) -> Row | None:
-    """The schedule of a bookable flight out of ``start``, looked for in the trip's own direction first."""
+    """The schedule of a bookable flight out of ``start``: from searches made, else by searching all directions."""
+    number, date = segments([flight])[0]
+    for done in reversed(view.done):
+        if done.call.name.startswith("search") and number in done.result and not done.error:
+            searched = str(done.call.arguments.get("date"))
+            for row in (
+                r
+                for found in json.loads(done.result)
+                for r in (found if isinstance(found, list) else [found])
+            ):
+                if (row["flight_number"], row.get("date") or searched, row["origin"]) == (
+                    number,
+                    date,
+                    start,
+                ):
+                    return {**row, "date": date}
     for airport in sorted(CITY_OF, key=lambda code: code != toward):
-        date = str(flight.get("date"))
-        found = view.read("search_direct_flight", origin=start, destination=airport, date=date)
-        for row in found or []:
-            if row["flight_number"] == flight.get("flight_number"):
+        for row in view.read("search_direct_flight", origin=start, destination=airport, date=date) or []:
+            if row["flight_number"] == number:
                 return {**row, "date": date}
     return None
 
@@ -376,7 +388,7 @@ def payment_amounts(call: Call, view: View) -> str | None:
     """No negative part payments, and no balance spent twice."""
     known, parts = methods(call, view), rows(call, "payment_methods")
     for method in {str(p.get("payment_id")) for p in parts}:
-        paid = [number(Call("", p), "amount") for p in parts if p.get("payment_id") == method]
+        paid = [number(Call("", p), "amount") for p in parts if str(p.get("payment_id")) == method]
         balance = known.get(method, {}).get("amount")
         if min(paid) < 0 or (len(paid) > 1 and balance is not None and sum(paid) > balance):
             most = "the total" if balance is None else f"${balance:g}"

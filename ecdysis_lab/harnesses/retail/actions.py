@@ -102,8 +102,7 @@ def form(name: str, *keys: str) -> Callable[[Callable[[str], Any]], Rule]:
 
         def rule(call: Call, view: View) -> Verdict | None:
             arguments = convert(call.arguments)
-            same = json.dumps(arguments, default=str) == json.dumps(call.arguments, default=str)
-            return None if same else Rewrite(arguments, rule=name)
+            return None if arguments == call.arguments else Rewrite(arguments, rule=name)
 
         FORMS[name] = rule
         return rule
@@ -191,14 +190,19 @@ def order(call: Call, view: View) -> Row:
     return view.read("get_order_details", order_id=str(key)) or {} if key else {}
 
 
-def profile(user: Any, view: View) -> Row:
+def profile(user: str, view: View) -> Row:
     """A profile by user id, or an empty dict."""
-    return view.read("get_user_details", user_id=str(user)) or {} if user else {}
+    return view.read("get_user_details", user_id=user) or {} if user else {}
+
+
+def user_of(call: Call, view: View) -> str:
+    """The user id a call is about, or an empty string."""
+    return str(call.arguments.get("user_id") or order(call, view).get("user_id") or "")
 
 
 def owner(call: Call, view: View) -> Row:
     """The profile a call is about, or an empty dict."""
-    return profile(call.arguments.get("user_id") or order(call, view).get("user_id"), view)
+    return profile(user_of(call, view), view)
 
 
 def located(view: View) -> list[str]:
@@ -219,13 +223,9 @@ def proven(user: Row, view: View) -> bool:
 @line("authenticate_first", "first locate the user id by email, or by name and zip code", *PERSONAL, *WRITES)
 def authenticate_first(call: Call, view: View) -> str | None:
     """Nothing personal before the user is known; a user id alone is not enough."""
-    user = owner(call, view)
-    unknown = user and not located(view) and not proven(user, view)
-    return (
-        "Ask for the email, or name and zip code, and use find_user_id_by_email or ..._name_zip."
-        if unknown
-        else None
-    )
+    user = {} if located(view) else owner(call, view)
+    unknown = user and not proven(user, view)
+    return "Ask for the email, or name and zip code, and look the user id up." if unknown else None
 
 
 @line(
@@ -237,17 +237,12 @@ def authenticate_first(call: Call, view: View) -> str | None:
 )
 def one_user(call: Call, view: View) -> str | None:
     """Only the customer who was located is served; one person may have two profiles."""
-    found = (
-        view.read(call.name, **call.arguments) if call.name in LOOKUPS else owner(call, view).get("user_id")
-    )
     known = located(view)
+    if not known:
+        return None
+    found = view.read(call.name, **call.arguments) if call.name in LOOKUPS else user_of(call, view)
     user = str(found or "").strip('"')
-    if (
-        not known
-        or not user
-        or user in known
-        or profile(user, view).get("name") == profile(known[0], view)["name"]
-    ):
+    if user in ("", *known) or profile(user, view).get("name") == profile(known[0], view).get("name"):
         return None
     return f"Serve {known[0]} only: take order ids from that profile, and deny the rest."
 
@@ -337,9 +332,10 @@ def cancel_reason(call: Call, view: View) -> str | None:
 def payment_provided(call: Call, view: View) -> str | None:
     """The kind of payment method was spoken of."""
     kind = str(call.arguments.get("payment_method_id")).split("_")[0]
-    silent = not has(KINDS.get(kind, "."), said(view, "user", "assistant"))
+    if has(KINDS.get(kind, "."), said(view, "user", "assistant")):
+        return None
     options = ", ".join(owner(call, view).get("payment_methods", {}))
-    return f"Ask which to use: {options}." if silent and options else None
+    return f"Ask which to use: {options}." if options else None
 
 
 @line("address_given", "do not make up information", ADDRESS, PROFILE)
