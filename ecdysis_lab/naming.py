@@ -13,6 +13,14 @@ from ecdysis_lab.transcript import is_write, shorten, steps
 READS = 0.3  # weight of a tool that was only read from: it says where, not what went wrong
 _CODED = re.compile(r"\S*\d\S*")
 _BAD = {"refused": "refused", "unanswered": "cut off"}
+_KINDS = {  # words of ``first_bad_what`` -> term; without the tool, so that one cause has one name
+    "written without the user's yes": "write without a yes",
+    "same call": "same call repeated",
+    "claimed without the call": "claim without the call",
+    "found nothing, and": "gave up on an empty result",
+    "harness refusal": "refused by the harness",
+    "harness fault": "fault of the harness",
+}
 
 
 def quote_of(failure: Failure) -> str:
@@ -32,7 +40,7 @@ def terms(failure: Failure) -> dict[str, float]:
     for step in done:
         tool = step.call.name
         if step.outcome == "error":
-            found[f"{tool} error: {gist(step.result)}"] = 1.0
+            found[f"error: {gist(step.result)}"] = 1.0
             found[f"{tool} error"] = 0.9
         elif tool.startswith("transfer"):
             found["handed to a human"] = 1.0
@@ -46,11 +54,7 @@ def terms(failure: Failure) -> dict[str, float]:
         tool, _, outcome = token.rpartition(":")
         if outcome in _BAD:
             found[f"{tool} {_BAD[outcome]}"] = 1.0
-    tool, _, what = failure.first_bad_what.partition(": ")
-    if what.startswith(("written without", "same call")):
-        found[f"{tool} {'repeated' if what.startswith('same') else 'without a yes'}"] = 1.2
-    elif tool.startswith(("claimed", "harness")):
-        found[tool] = 1.2
+    found |= {kind: 1.2 for start, kind in _KINDS.items() if start in failure.first_bad_what}
     found |= {f"{check} check failed": 0.8 for check in failure.failed_checks}
     if failure.termination not in ("user_stop", "agent_stop", "transfer"):
         found[f"ended by {failure.termination}"] = 1.0
@@ -59,7 +63,7 @@ def terms(failure: Failure) -> dict[str, float]:
 
 def gist(error: str) -> str:
     """The first words of an error message without codes, e.g. ``payment amount does not add up``."""
-    text = re.sub(r"^\W*(error\W*)+", "", shorten(error, 200), flags=re.IGNORECASE)
+    text = re.sub(r"^\W*(error\W*)+|\b\w+\.\w+\(\)", "", shorten(error, 200), flags=re.IGNORECASE)
     words = _CODED.sub("", re.split(r"[,.;(]", text)[0]).split()
     return " ".join(words[:7])
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Weights", "cluster", "distances", "find_patterns", "signature"]
 
-NEAR = 0.2  # pairs nearer than this share of the mean pair count as one
 FEW = 10  # below this, density means nothing: group by signature
 SAMPLED, SAMPLE = 12_000, 6_000  # above the first, patterns are found on a sample of the second
 ROUNDS, SHARE, LARGEST_ROUND = 20, 0.8, 800  # subsampling for the stability
@@ -31,8 +30,13 @@ def cluster_size(n: int) -> tuple[int, int]:
     if n <= 60:
         return 3, 1
     if n <= 200:
-        return (4 if n <= 120 else 5), 2
-    return min(8, 5 + int(math.log2(n / 200))), 2
+        return (4 if n <= 120 else 5), 1
+    return min(8, 5 + int(math.log2(n / 200))), 1
+
+
+def nearness(n: int) -> float:
+    """Pairs nearer than this share of the mean pair count as equally near; it shrinks as n fills the space."""
+    return min(0.2, 0.2 * (100 / n) ** 0.2)
 
 
 def cluster(matrix: np.ndarray, size: tuple[int, int] | None = None) -> np.ndarray:
@@ -46,7 +50,7 @@ def cluster(matrix: np.ndarray, size: tuple[int, int] | None = None) -> np.ndarr
 
     min_cluster_size, min_samples = size or cluster_size(n)
     # Repeats of one trial lie at distance 0, where their density is infinite and splits every cause by task.
-    floored = np.maximum(matrix, NEAR, dtype=np.float64)
+    floored = np.maximum(matrix, nearness(n), dtype=np.float64)
     np.fill_diagonal(floored, 0.0)
     labels = hdbscan.HDBSCAN(
         metric="precomputed",
