@@ -16,10 +16,11 @@ from ecdysis_lab.failures import outline
 from ecdysis_lab.harness import Harness
 from ecdysis_lab.records import Failure, Patterns, Subset, Trajectory
 
-CHARS_PER_TOKEN = 4
+CHARS_PER_TOKEN = 3  # measured 3.4 on τ² contexts (GPT-4o's tokenizer); 4 would overfill a window by a sixth
 EXCERPT_LINES = 30
 RESULT_CHARS = 160
 ACTS_PER_TOOL = 4
+NOTE_TOKENS = 120  # for the sentences about what was left out, and headings
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def short(key: str) -> str:
 
 
 def tokens(text: str) -> int:
-    """Rough token count: characters / 4."""
+    """Token count, estimated on the safe side."""
     return len(text) // CHARS_PER_TOKEN + 1
 
 
@@ -73,32 +74,57 @@ def build_context(
     passing : passing trajectories of the same round; only their acts are used.
     harness : the current harness. contract : text of the harness contract. policy, tools : of the benchmark.
     rejected : proposals of earlier rounds that a gate rejected, one line each.
-    max_tokens : budget; excerpts are cut first, then acts, then policy.
+    max_tokens : budget. A third of it is kept for excerpts where they need it; acts, then the policy, make room.
     """
     by_key = {f.key: f for f in failures}
     picked = [by_key[k] for k in subset.keys if k in by_key]
     picked.sort(key=lambda f: _rank(patterns, f.key))
     labels = _task_labels(failures)
-    fixed = [
-        "# Harness contract\n" + contract,
-        _pattern_table(patterns, failures),
+    head = ["# Harness contract\n" + contract, _pattern_table(patterns, failures)]
+    tail = [
         "# Proposals rejected in earlier rounds\n" + ("\n".join(f"- {r}" for r in rejected) or "(none)"),
         "# Current harness\n" + _sources(harness),
         "# Tools\n" + "\n".join(map(_tool_line, tools)),
-        "# Policy\n" + policy,
-        "# Acts that succeeded on passing trials\n" + "\n".join(acts_of(passing)),
     ]
-    room = max_tokens - sum(map(tokens, fixed))
-    excerpts, left_out = _excerpts(picked, patterns, labels, room)
+    room = max_tokens - sum(map(tokens, (*head, *tail)))
+    texts = [excerpt(f, patterns.label(f.key), labels[f.task_id]) for f in picked]
+    background, left_out = _background(
+        acts_of(passing), policy, room - min(sum(map(tokens, texts)), max_tokens // 3)
+    )
+    shown, cut = _excerpts(texts, room - sum(map(tokens, background)) - NOTE_TOKENS)
+    left_out = [*cut, *left_out]
     note = "".join(f"\n(left out: {line})" for line in left_out)
-    text = "\n\n".join([fixed[0], fixed[1], "# Evidence" + note + "\n" + "\n\n".join(excerpts), *fixed[2:]])
+    text = "\n\n".join([*head, "# Evidence" + note + "\n" + "\n\n".join(shown), *tail, *background])
     return Context(
         text=text,
-        references={short(f.key): len(f.trajectory.messages) for f in picked},
+        references={short(f.key): len(f.trajectory.messages) for f in picked[: len(shown)]},
         recurring=frozenset(p.id for p in patterns.recurring),
         pattern_of={short(f.key): patterns.label(f.key) for f in failures},
         left_out=tuple(left_out),
     )
+
+
+def _background(acts: Sequence[str], policy: str, room: int) -> tuple[list[str], list[str]]:
+    """Policy and acts that succeeded, and what was left out of them: acts go first, then the end of the policy."""
+    left_out: list[str] = []
+    whole, kept = "# Policy\n" + policy, list(acts)
+    while kept and tokens(whole) + tokens("\n".join(kept)) + NOTE_TOKENS > room:
+        kept.pop(max(range(len(kept)), key=lambda n: (_tool_count(kept, n), len(kept[n]))))
+    if len(kept) < len(acts):
+        left_out.append(f"{len(acts) - len(kept)} of {len(acts)} acts that succeeded, for lack of room")
+    most = max(room - NOTE_TOKENS, 0) * CHARS_PER_TOKEN
+    if len(whole) > most:
+        left_out.append(
+            f"the last {len(whole) - most} of {len(whole)} characters of the policy, for lack of room"
+        )
+        whole = whole[:most]
+    return [whole, "# Acts that succeeded on passing trials\n" + "\n".join(kept)], left_out
+
+
+def _tool_count(acts: Sequence[str], n: int) -> int:
+    """How many acts of the same tool are shown, so that each tool keeps one as long as it can."""
+    name = acts[n].partition(" (")[0]
+    return sum(a.startswith(name + " (") for a in acts)
 
 
 def _tool_line(tool: dict[str, Any]) -> str:
@@ -122,20 +148,20 @@ def _pattern_table(patterns: Patterns, failures: Sequence[Failure]) -> str:
     lines = [f"# Patterns ({len(failures)} failures)"]
     for p in sorted(patterns.patterns, key=lambda p: (not p.recurring, p.id)):
         kind = "recurring" if p.recurring else "auxiliary"
-        lines.append(f"- P{p.id} {kind}: {len(p.members)} failures over {len(p.tasks)} tasks; {p.name}; e.g. {p.quote}")
+        lines.append(
+            f"- P{p.id} {kind}: {len(p.members)} failures over {len(p.tasks)} tasks; {p.name}; e.g. {p.quote}"
+        )
     lines.append(f"- noise: {len(patterns.noise)} failures without a pattern")
     return "\n".join(lines)
 
 
-def _excerpts(
-    picked: Sequence[Failure], patterns: Patterns, labels: dict[str, str], room: int
-) -> tuple[list[str], list[str]]:
+def _excerpts(texts: Sequence[str], room: int) -> tuple[list[str], list[str]]:
+    """The first excerpts that fit, and what was left out."""
     out: list[str] = []
-    for n, failure in enumerate(picked):
-        text = excerpt(failure, patterns.label(failure.key), labels[failure.task_id])
-        if room - tokens(text) < 0:
-            return out, [f"{len(picked) - n} of {len(picked)} excerpts, for lack of room"]
+    for text in texts:
         room -= tokens(text)
+        if room < 0:
+            return out, [f"{len(texts) - len(out)} of {len(texts)} excerpts, for lack of room"]
         out.append(text)
     return out, []
 
@@ -144,12 +170,33 @@ def excerpt(failure: Failure, pattern: int, task: str) -> str:
     """One failure as evidence: header, first bad step, and the steps around it."""
     name = f"P{pattern}" if pattern >= 0 else "noise"
     checks = ", ".join(failure.failed_checks) or "not disclosed"
-    lines = outline(failure.trajectory.messages, RESULT_CHARS)
-    if len(lines) > EXCERPT_LINES:
-        half = EXCERPT_LINES // 2
-        lines = [*lines[:half], f"(… {len(lines) - EXCERPT_LINES} lines …)", *lines[-half:]]
-    head = f"## trial {short(failure.key)} | {name} | task {task} | ended {failure.termination} | failed checks: {checks}"
+    lines = _around(outline(failure.trajectory.messages, RESULT_CHARS), failure.first_bad)
+    ended = f"ended {failure.termination} | failed checks: {checks}"
+    head = f"## trial {short(failure.key)} | {name} | task {task} | {ended}"
     return "\n".join([head, f"first wrong: {failure.first_bad_what or 'nothing visible'}", *lines])
+
+
+def _around(lines: list[str], first_bad: int | None) -> list[str]:
+    """A long outline cut to its start, the lines around the first bad step, and its end."""
+    if len(lines) <= EXCERPT_LINES:
+        return lines
+    third = EXCERPT_LINES // 3
+    at = next(
+        (
+            n
+            for n, line in enumerate(lines)
+            if first_bad is not None and int(line[1 : line.index("]")]) >= first_bad
+        ),
+        third,
+    )
+    middle = range(max(0, at - third // 2), at + third - third // 2)
+    keep = sorted({*range(third), *middle, *range(len(lines) - third, len(lines))} & set(range(len(lines))))
+    out: list[str] = []
+    for before, n in zip([-1, *keep], keep, strict=False):
+        if n > before + 1:
+            out.append(f"(… {n - before - 1} lines …)")
+        out.append(lines[n])
+    return out
 
 
 def acts_of(passing: Iterable[Trajectory]) -> list[str]:
@@ -168,4 +215,6 @@ def acts_of(passing: Iterable[Trajectory]) -> list[str]:
 
 
 def _sources(harness: Harness) -> str:
-    return "\n".join(f"## {name}\n```\n{text}\n```" for name, text in sorted(harness.files.items())) or "(empty)"
+    return (
+        "\n".join(f"## {name}\n```\n{text}\n```" for name, text in sorted(harness.files.items())) or "(empty)"
+    )

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import resources
 from typing import Any
 
 from ecdysis_lab import llm
 from ecdysis_lab.context import Context
 from ecdysis_lab.records import LabError, Review, Usage
-from ecdysis_lab.spec import parse_spec, schema
+from ecdysis_lab.spec import parse_spec, printable, schema
 
 ROLES = ("analyst", "critic", "engineer")
 REPAIR = "Your answer could not be used: {why}. Answer again with the corrected JSON object only."
+TURN_CHARS = 16_000  # of one turn that the others get to read
+REPAIR_CHARS = 4_000  # of an unusable answer that its author gets to see again
+Turns = list[tuple[str, str]]
 
 
 @dataclass
@@ -31,7 +34,7 @@ class Reviewer:
     params : sampling parameters (temperature 0 by default).
     rounds : K, how often the three roles speak; 0 is the arm without debate.
     budget : shared budget of the run.
-    load, save : read and write the checkpoint, ``{"context": hash, "turns": [[role, text], …]}``.
+    load, save : read and write the checkpoint, ``{"context": hash, "turns": [[role, text], …], "usage": {…}}``.
     """
 
     model: str
@@ -46,58 +49,88 @@ class Reviewer:
 
         Raises
         ------
-        LabError: the checkpoint belongs to another context.
+        LabError: the checkpoint belongs to another context or another debate.
         ecdysis_lab.llm.PermanentError, TransientError, BudgetExceeded: the model cannot be asked.
         """
-        turns, usage = self._resume(context), Usage()
         script = [*ROLES] * self.rounds if self.rounds else ["single"]
+        turns, usage = self._resume(context, script)
         for role in script[len(turns) :]:
-            answer = self._ask(role, self._prompt(role, context, turns))
-            usage += answer[1]
-            turns.append((role, answer[0]))
-            self.save({"context": _hash(context), "turns": turns})
-        return self._close(context, turns, usage)
+            text, usage = self._ask(role, self._prompt(role, context, turns), usage)
+            turns.append((role, text))
+            self._keep(context, turns, usage)
+        return self._close(context, turns[: len(script)], turns[len(script) :], usage)
 
-    def _resume(self, context: Context) -> list[tuple[str, str]]:
+    def _resume(self, context: Context, script: list[str]) -> tuple[Turns, Usage]:
         state = self.load()
         if state is None:
-            return []
+            return [], Usage()
         if state["context"] != _hash(context):
-            raise LabError("review: the checkpoint belongs to another context (evidence, harness or prompts changed)")
-        return [(role, text) for role, text in state["turns"]]
+            raise LabError(
+                "review: the checkpoint belongs to another context (evidence, harness or prompts changed)"
+            )
+        turns = [(role, text) for role, text in state["turns"]]
+        if [role for role, _ in turns] != [*script, "moderator", "moderator"][: len(turns)]:
+            raise LabError("review: the checkpoint belongs to a debate of another length")
+        return turns, Usage(**state.get("usage", {}))
 
-    def _prompt(self, role: str, context: Context, turns: list[tuple[str, str]]) -> list[dict[str, Any]]:
-        said = "\n\n".join(f"## {name.capitalize()}, turn {n + 1}\n{text}" for n, (name, text) in enumerate(turns))
+    def _keep(self, context: Context, turns: Turns, usage: Usage) -> None:
+        self.save({"context": _hash(context), "turns": turns, "usage": asdict(usage)})
+
+    def _prompt(self, role: str, context: Context, turns: Turns) -> list[dict[str, Any]]:
+        said = "\n\n".join(
+            f"## {name.capitalize()}, turn {n + 1}\n{_cut(text)}" for n, (name, text) in enumerate(turns)
+        )
         debate = f"\n\n# Debate so far\n{said}" if said else ""
         return [
             {"role": "system", "content": f"{prompt('shared')}\n\n{prompt(role)}"},
             {"role": "user", "content": context.text + debate},
         ]
 
-    def _ask(self, role: str, messages: list[dict[str, Any]], json_answer: bool = False) -> tuple[str, Usage]:
+    def _ask(
+        self, role: str, messages: list[dict[str, Any]], usage: Usage, json_answer: bool = False
+    ) -> tuple[str, Usage]:
+        """(answer, usage so far with this answer's); an answer that the model refuses to give is a text as well."""
         params = self.params or llm.ModelParams()
-        wanted = {"type": "json_schema", "json_schema": {"name": "spec", "schema": schema()}} if json_answer else None
+        wanted = (
+            {"type": "json_schema", "json_schema": {"name": "spec", "schema": schema()}}
+            if json_answer
+            else None
+        )
         try:
-            answer = llm.complete(role, self.model, messages, params=params, budget=self.budget, response_format=wanted)
+            answer = llm.complete(
+                role, self.model, messages, params=params, budget=self.budget, response_format=wanted
+            )
         except llm.ContentError as why:
-            return f"(no answer: {why})", Usage()
-        return answer.text or "", answer.usage
+            return f"(no answer: {why})", usage + why.usage
+        return printable(answer.text or ""), usage + answer.usage
 
-    def _close(self, context: Context, turns: list[tuple[str, str]], usage: Usage) -> Review:
-        messages = self._prompt("moderator", context, turns)
-        reason = ""
+    def _close(self, context: Context, debate: Turns, answers: Turns, usage: Usage) -> Review:
+        """Ask the Moderator, and once more with the reason when the answer cannot be used."""
+        messages, turns, reason = self._prompt("moderator", context, debate), list(debate), ""
         for attempt in range(2):
-            text, used = self._ask("moderator", messages, json_answer=True)
-            usage += used
-            turns = [*turns, ("moderator", text)]
+            if attempt < len(answers):
+                turns.append(answers[attempt])
+            else:
+                text, usage = self._ask("moderator", messages, usage, json_answer=True)
+                turns.append(("moderator", text))
+                self._keep(context, turns, usage)
+            text = turns[-1][1]
             try:
                 return Review("spec", parse_spec(text, context), tuple(turns), usage)
             except ValueError as why:
                 reason = str(why)
-            if attempt == 0:
-                messages = [*messages, {"role": "assistant", "content": text[:4000]},
-                            {"role": "user", "content": REPAIR.format(why=reason)}]  # fmt: skip
+            messages = [
+                *messages,
+                {"role": "assistant", "content": text[:REPAIR_CHARS]},
+                {"role": "user", "content": REPAIR.format(why=reason)},
+            ]
         return Review("no_spec", None, tuple(turns), usage, reason)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= TURN_CHARS:
+        return text
+    return f"{text[:TURN_CHARS]}\n(… {len(text) - TURN_CHARS} more characters)"
 
 
 def prompt(name: str) -> str:

@@ -21,11 +21,15 @@ def load(name: str, **options: Any) -> Editor:
 
     Raises
     ------
-    LabError: unknown name; the choices are listed.
+    LabError: unknown name, or nothing at the dotted path; the choices are listed.
     """
     path = REGISTRY.get(name, name)
     if ":" not in path:
         raise LabError(f"editor: unknown {name!r}; choose one of {', '.join(REGISTRY)} or give module:Class")
     module, _, attribute = path.partition(":")
-    made: Editor = getattr(importlib.import_module(module), attribute)(**options)
+    try:
+        kind = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as why:
+        raise LabError(f"editor: nothing at {path!r} ({why}); choose one of {', '.join(REGISTRY)}") from None
+    made: Editor = kind(**options)
     return made

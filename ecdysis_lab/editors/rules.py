@@ -53,7 +53,11 @@ class RulesEditor:
     def _named(change: Change, feedback: str) -> bool:
         guard = change.guard or {}
         argument = str(guard.get("argument", "")).replace("[].", "_").lower()
-        marks = [m for m in (f"canonical_{argument}" if argument else "", guard.get("kind"), guard.get("tool")) if m]
+        marks = [
+            m
+            for m in (f"canonical_{argument}" if argument else "", guard.get("kind"), guard.get("tool"))
+            if m
+        ]
         return any(str(m) in feedback for m in marks)
 
     @staticmethod
@@ -70,12 +74,24 @@ class RulesEditor:
             name, code = block(change.guard, source.count("# guard: ") + 1, _defines(source, hook))
         except UnknownGuard as why:
             return [f"{why}: {change.what}"]
-        files[name] = _with_imports(source or f'"""{name.removesuffix(".py").capitalize()} layer."""\n') + "\n\n" + code
+        except SyntaxError as why:
+            return [f"{name} does not parse ({why}): {change.what}"]
+        files[name] = (
+            _with_imports(source or f'"""{name.removesuffix(".py").capitalize()} layer."""\n') + "\n\n" + code
+        )
         return []
 
 
 def _defines(source: str, hook: str) -> bool:
-    return any(isinstance(node, ast.FunctionDef) and node.name == hook for node in ast.parse(source).body)
+    """Whether the file binds the hook's name, as a function or otherwise."""
+    for node in ast.parse(source).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        names = [t.id for t in targets if isinstance(t, ast.Name)] + [getattr(node, "name", "")]
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names += [alias.asname or alias.name for alias in node.names]
+        if hook in names:
+            return True
+    return False
 
 
 def _with_imports(source: str) -> str:

@@ -8,25 +8,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Any
+
+from ecdysis_lab.editors.parameters import Guard, UnknownGuard, check_parameters
 
 STEPS = {
     "strip": "text = text.strip()",
     "upper": "text = text.upper()",
     "lower": "text = text.lower()",
-    "iso_date": 'text = re.sub(r"(\\d{1,2})/(\\d{1,2})/(\\d{4})", lambda m: f"{m[3]}-{int(m[1]):02d}-{int(m[2]):02d}", text)',
+    "iso_date": 'text = re.sub(r"(\\d{1,2})/(\\d{1,2})/(\\d{4})", '
+    'lambda m: f"{m[3]}-{int(m[1]):02d}-{int(m[2]):02d}", text)',
     "snake": 'text = re.sub(r"[\\s-]+", "_", text.strip().lower())',
     "zip5": 'text = text.partition("-")[0]',
     "plain_expression": 'text = re.sub(r"[$€£,]", "", text)',
 }
 YES = r"\b(yes|yeah|yep|sure|ok|okay|confirm\w*|proceed|go ahead|correct|agree\w*|please do|sounds good)\b"
 CLAIM = r"\b(done|completed?|taken care of|made (that|the|your) change|has been|have been|successfully)\b"
-
-Guard = dict[str, Any]
-
-
-class UnknownGuard(ValueError):
-    """The guard names no template, or lacks a parameter."""
 
 
 def block(guard: Guard, n: int, has_hook: bool) -> tuple[str, str]:
@@ -49,8 +45,9 @@ def block(guard: Guard, n: int, has_hook: bool) -> tuple[str, str]:
     if made is None:
         raise UnknownGuard(f"guard kind {guard.get('kind')!r}; choose one of {', '.join(KINDS)}")
     file, hook, default, write = made
+    check_parameters(guard)
     try:
-        body = write(guard, n)
+        body = write({k: v for k, v in guard.items() if v is not None}, n)
     except KeyError as missing:
         raise UnknownGuard(f"guard {guard['kind']} lacks {missing}") from missing
     head = f"# guard: {json.dumps(guard, sort_keys=True)}\n"
@@ -69,10 +66,12 @@ def _transform(guard: Guard, n: int) -> str:
     if steps == ["list"]:
         body = 'return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value'
     elif steps == ["integer"]:
-        body = 'return int(value) if isinstance(value, str) and re.fullmatch(r"\\s*\\d+\\s*", value) else value'
+        body = (
+            'return int(value) if isinstance(value, str) and re.fullmatch(r"\\s*\\d+\\s*", value) else value'
+        )
     elif steps == ["enum"]:
         values = {re.sub(r"[^a-z0-9]+", " ", v.lower()).strip(): v for v in guard["values"]}
-        body = f'return {json.dumps(values)}.get(re.sub(r"[^a-z0-9]+", " ", str(value).lower()).strip(), value)'
+        body = f'return {values!r}.get(re.sub(r"[^a-z0-9]+", " ", str(value).lower()).strip(), value)'
     else:
         lines = ["if not isinstance(value, str):", "    return value", "text = value", *map(_step, steps)]
         body = "\n    ".join([*lines, f"return text if re.fullmatch({shape!r}, text) else value"])
@@ -86,7 +85,9 @@ def _step(name: str) -> str:
     if kind == "unprefix":
         return f"text = text.removeprefix({what!r})"
     if name not in STEPS:
-        raise UnknownGuard(f"transform {name!r}; choose from {', '.join(STEPS)}, prefix:X, unprefix:X, list, integer, enum")
+        raise UnknownGuard(
+            f"transform {name!r}; choose from {', '.join(STEPS)}, prefix:X, unprefix:X, list, integer, enum"
+        )
     return STEPS[name]
 
 
@@ -96,7 +97,8 @@ def _canonical_argument(guard: Guard, n: int) -> str:
         put = (
             f"rows = call.arguments.get({outer!r})\n"
             f"    if not isinstance(rows, list):\n        return call.arguments\n"
-            f"    rows = [{{**r, {inner!r}: _canonical_{n}(r[{inner!r}])}} if isinstance(r, dict) and {inner!r} in r else r for r in rows]\n"
+            f"    rows = [{{**r, {inner!r}: _canonical_{n}(r[{inner!r}])}} "
+            f"if isinstance(r, dict) and {inner!r} in r else r for r in rows]\n"
             f"    return {{**call.arguments, {outer!r}: rows}}"
         )
     else:
@@ -104,6 +106,7 @@ def _canonical_argument(guard: Guard, n: int) -> str:
             f"if {outer!r} not in call.arguments:\n        return call.arguments\n"
             f"    return {{**call.arguments, {outer!r}: _canonical_{n}(call.arguments[{outer!r}])}}"
         )
+    rule = "canonical_" + re.sub(r"[^a-z0-9]+", "_", guard["argument"].lower())
     only = f"call.name == {guard['tool']!r}" if guard.get("tool") else "True"
     return f"""{_transform(guard, n)}
 
@@ -117,7 +120,7 @@ def check(call, view):
     if arguments == call.arguments:
         return _check_{n}(call, view)
     verdict = _check_{n}(Call(call.name, arguments, call.id), view)
-    return Rewrite(arguments=arguments, rule="canonical_{re.sub(r"[^a-z0-9]+", "_", guard["argument"].lower())}") if isinstance(verdict, Allow) else verdict
+    return Rewrite(arguments=arguments, rule="{rule}") if isinstance(verdict, Allow) else verdict
 """
 
 
@@ -219,7 +222,10 @@ def _repeat_breaker(guard: Guard, n: int) -> str:
             break
         same += 1
     if note is None and same >= {int(guard["limit"])}:
-        return f"This is call number {{same}} in a row with the same arguments and the same result. Use the result that you have and take the next step."
+        return (
+            f"This is call number {{same}} in a row with the same arguments and the same result. "
+            "Use the result that you have and take the next step."
+        )
     return note
 """
 
