@@ -11,12 +11,24 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar, cast
 
 from ecdysis_lab import llm
 from ecdysis_lab.harness import Harness
-from ecdysis_lab.hooks import NOTE, REFUSED, REPLY_STOPPED, REWRITTEN, Allow, Call, Done, Refuse, Rewrite, Verdict
-from ecdysis_lab.host import Host, HarnessFault
+from ecdysis_lab.hooks import (
+    NOTE,
+    REFUSED,
+    REPLY_STOPPED,
+    REWRITTEN,
+    Allow,
+    Call,
+    Done,
+    Refuse,
+    Rewrite,
+    Verdict,
+)
+from ecdysis_lab.host import HarnessFault, Host
 from ecdysis_lab.records import Completion, Environment, Intervention, Message, Usage
 
 T = TypeVar("T")
@@ -160,7 +172,9 @@ class HarnessedAgent:
 
     def _open(self, opening: str) -> None:
         brief = self._safely("brief", lambda: self.host.brief(opening), "")
-        self._system = self.seat.system_prompt + (f"\n<skills>\n{brief.strip()}\n</skills>" if brief.strip() else "")
+        self._system = self.seat.system_prompt + (
+            f"\n<skills>\n{brief.strip()}\n</skills>" if brief.strip() else ""
+        )
         self._tools = [{k: t[k] for k in ("name", "description", "parameters")} for t in self._tools]
         plain = [{k: t[k] for k in ("name", "description", "parameters")} for t in self.seat.tools]
         visible = json.dumps([self._system, self._tools], sort_keys=True)
@@ -197,7 +211,9 @@ class HarnessedAgent:
             if answer.malformed:
                 malformed += 1
                 if malformed > MAX_MALFORMED:
-                    raise llm.ContentError(f"{self.model} gave no valid tool arguments in {malformed} attempts")
+                    raise llm.ContentError(
+                        f"{self.model} gave no valid tool arguments in {malformed} attempts"
+                    )
                 self._reject_malformed(answer)
                 continue
             message = Message("assistant", answer.text, self._with_ids(answer.calls))
@@ -206,22 +222,28 @@ class HarnessedAgent:
                 return self._let_through(message, verdicts)
             refused += 1
             if self._count_refusal(message) > MAX_REFUSALS_IN_A_ROW or refused > MAX_REFUSALS_PER_TURN:
-                self._note("pass_through", self._hook(message), tool=message.calls[0].name if message.calls else "")
+                self._note(
+                    "pass_through", self._hook(message), tool=message.calls[0].name if message.calls else ""
+                )
                 return self._let_through(message, [Allow() for _ in verdicts])
             self._refuse(message, verdicts)
 
     def _ask(self) -> Completion:
         messages, tools = self.prompt()
-        answer = llm.complete(
-            "agent",
-            self.model,
-            messages,
-            tools,
-            params=self.params,
-            seed=self.seed,
-            metadata=self.metadata,
-            budget=self.budget,
-        )
+        try:
+            answer = llm.complete(
+                "agent",
+                self.model,
+                messages,
+                tools,
+                params=self.params,
+                seed=self.seed,
+                metadata=self.metadata,
+                budget=self.budget,
+            )
+        except llm.LLMError as why:
+            self.usage += why.usage  # an answer that cannot be used was paid for all the same
+            raise
         self.usage += answer.usage
         return answer
 
@@ -240,11 +262,13 @@ class HarnessedAgent:
         return "check" if message.calls else "on_reply"
 
     def _judge(self, message: Message) -> list[Verdict]:
+        left, text, passed = self.steps_left, message.content or "", cast(Verdict, Allow())
         if message.calls:
-            left = self.steps_left
-            return [self._safely("check", lambda c=c: self.host.check(c, left), Allow(), c.name) for c in message.calls]  # type: ignore[misc]
-        text = message.content or ""
-        return [self._safely("on_reply", lambda: self.host.on_reply(text, self.steps_left), Allow())]
+            return [
+                self._safely("check", partial(self.host.check, c, left), passed, c.name)
+                for c in message.calls
+            ]
+        return [self._safely("on_reply", partial(self.host.on_reply, text, left), passed)]
 
     def _count_refusal(self, message: Message) -> int:
         """How often in a row this very message has been refused, this time included."""
@@ -278,14 +302,15 @@ class HarnessedAgent:
         shown = f"{name}({raw[:400]})"
         self._see_unsent(Message("assistant", f"{answer.text or ''}\n{shown}".strip()))
         self.context.append(
-            Message("user", f"[system] the arguments of {name} are not one JSON object, so nothing was executed. Call it again.")
-        )
+            Message("user", f"[system] the arguments of {name} are not one JSON object, so nothing was executed. "
+                            "Call it again.")
+        )  # fmt: skip
 
     def _let_through(self, message: Message, verdicts: Sequence[Verdict]) -> Message:
         """Apply rewrites; the model's context keeps its own words, the environment gets the canonical form."""
+        sent = self._rewrite(message, verdicts)
         self.context.append(message)
         self._refused = ("", 0)
-        sent = self._rewrite(message, verdicts)
         for call in sent.calls:
             self._pending[call.id] = call
         if sent.content and not sent.calls:
@@ -299,10 +324,14 @@ class HarnessedAgent:
                 continue
             if calls and verdict.arguments is not None and verdict.arguments != calls[n].arguments:
                 before, calls[n] = calls[n], replace(calls[n], arguments=verdict.arguments)
-                self._rewritten[calls[n].id] = f"{REWRITTEN}{json.dumps(verdict.arguments, ensure_ascii=False)}"
+                self._rewritten[calls[n].id] = (
+                    f"{REWRITTEN}{json.dumps(verdict.arguments, ensure_ascii=False)}"
+                )
                 self._note("rewrite", "check", rule=verdict.rule, tool=before.name, before=before.arguments,
                            after=verdict.arguments)  # fmt: skip
             elif not calls and verdict.text and verdict.text != message.content:
-                self._note("rewrite", "on_reply", rule=verdict.rule, before=message.content, after=verdict.text)
+                self._note(
+                    "rewrite", "on_reply", rule=verdict.rule, before=message.content, after=verdict.text
+                )
                 return replace(message, content=verdict.text)
         return replace(message, calls=tuple(calls))

@@ -50,7 +50,8 @@ class Setup:
 
     def trial(self, task: Task, harness: str, seed: int) -> Trial:
         """Identity of one trial; ``harness`` is its hash."""
-        params = json.dumps({"agent": json.loads(self.params.to_json()), "user": json.loads(self.user_params.to_json())})
+        sides = {"agent": self.params, "user": self.user_params}
+        params = json.dumps({side: json.loads(p.to_json()) for side, p in sides.items()})
         return Trial(
             benchmark=self.benchmark,
             version=benchmarks.load(self.benchmark).version,
@@ -70,7 +71,9 @@ def seat_of(benchmark: Any, max_steps: int = 100) -> Seat:
     return Seat(benchmark.system_prompt, benchmark.policy, benchmark.tools, benchmark.greeting, max_steps)
 
 
-def run_trial(setup: Setup, task: Task, harness: Path, seed: int, budget: llm.Budget | None = None) -> Trajectory:
+def run_trial(
+    setup: Setup, task: Task, harness: Path, seed: int, budget: llm.Budget | None = None
+) -> Trajectory:
     """Run one trial.
 
     Raises
@@ -142,7 +145,7 @@ def rollout(
     done, failed = len(have), {}
     if progress:
         progress(what, done, len(jobs))
-    for attempt in range(1 + INFRA_RETRIES):
+    for _ in range(1 + INFRA_RETRIES):
         todo = [jobs[k] for k in jobs if k not in have]
         for trajectory in _parallel(setup, todo, harness.path, workers, budget):
             if on_new:
@@ -169,6 +172,10 @@ def _parallel(
     from joblib import Parallel, delayed
 
     waits = budget is not None or not (setup.model.startswith("sim/") and setup.user_model.startswith("sim/"))
-    pool = Parallel(n_jobs=workers, prefer="threads" if waits else "processes", return_as="generator_unordered")
-    made: Iterable[Trajectory] = pool(delayed(run_trial)(setup, task, harness, seed, budget) for task, seed in jobs)
+    pool = Parallel(
+        n_jobs=workers, prefer="threads" if waits else "processes", return_as="generator_unordered"
+    )
+    made: Iterable[Trajectory] = pool(
+        delayed(run_trial)(setup, task, harness, seed, budget) for task, seed in jobs
+    )
     return made

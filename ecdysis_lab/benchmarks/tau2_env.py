@@ -39,14 +39,15 @@ class CopyOnAccess(dict):  # type: ignore[type-arg]
 
     def get(self, key: str, default: Any = None) -> Any:
         """As ``dict.get``, with the same copy on access."""
-        return self[key] if key in self else default
+        return self[key] if key in self else default  # noqa: SIM401 - dict.get would not copy
 
     def difference(self) -> dict[str, Any]:
         """Rows that differ from the pristine ones; None marks a removed row."""
         gone: dict[str, Any] = {key: None for key in self.pristine if key not in self}
         touched = [k for k in self if k in self.own or k not in self.pristine or self._replaced(k)]
         rows = {k: _dump(super(CopyOnAccess, self).__getitem__(k)) for k in touched}
-        return gone | {k: v for k, v in rows.items() if k not in self.pristine or v != _dump(self.pristine[k])}
+        old = {k: _dump(self.pristine[k]) for k in touched if k in self.pristine}
+        return gone | {k: v for k, v in rows.items() if k not in old or _text(v) != _text(old[k])}
 
     def _replaced(self, key: str) -> bool:
         return super().__getitem__(key) is not self.pristine[key]
@@ -56,10 +57,15 @@ def _dump(row: Any) -> Any:
     return row.model_dump() if hasattr(row, "model_dump") else row
 
 
+def _text(value: Any) -> str:
+    """The JSON text that the official hash covers: 2 and 2.0 are equal in Python, and different in it."""
+    return json.dumps(value, sort_keys=True, default=str)
+
+
 def difference_hash(db: Any, collections: tuple[str, ...]) -> str:
     """SHA-256 of how a database differs from the pristine one; equal iff the databases are equal."""
     changed = {name: getattr(db, name).difference() for name in collections}
-    return hashlib.sha256(json.dumps(changed, sort_keys=True, default=str).encode()).hexdigest()
+    return hashlib.sha256(_text(changed).encode()).hexdigest()
 
 
 @cache

@@ -17,7 +17,7 @@ from tau2.utils.llm_utils import to_litellm_messages
 from ecdysis_lab import llm
 from ecdysis_lab.benchmarks.users import UserSpec
 from ecdysis_lab.hooks import Call
-from ecdysis_lab.records import Agent, Message, Usage
+from ecdysis_lab.records import Agent, Message
 
 
 class UserFailed(Exception):
@@ -30,7 +30,6 @@ class MeteredUser(UserSimulator):  # type: ignore[misc]
     def __init__(self, spec: UserSpec, instructions: str, tools: Any = None) -> None:
         super().__init__(tools=tools, instructions=instructions, llm=spec.model, llm_args={})
         self.spec = spec
-        self.usage = Usage()
 
     def _generate_next_message(self, message: Any, state: Any) -> tuple[UserMessage, Any]:
         if isinstance(message, MultiToolMessage):
@@ -55,9 +54,12 @@ class MeteredUser(UserSimulator):  # type: ignore[misc]
                 metadata=self.spec.metadata,
                 budget=self.spec.budget,
             )
-        except llm.ContentError as why:
-            raise UserFailed(f"the user model gave no usable message: {why}") from why
-        self.usage += answer.usage
+        except llm.LLMError as why:
+            self.spec.usage += why.usage  # an answer that cannot be used was paid for all the same
+            if isinstance(why, llm.ContentError):
+                raise UserFailed(f"the user model gave no usable message: {why}") from why
+            raise
+        self.spec.usage += answer.usage
         if not answer.text:
             raise UserFailed("the user model answered without text")
         return answer.text
@@ -91,7 +93,11 @@ class SeatedAgent(LocalAgent):  # type: ignore[type-arg, misc]
 
     def _from_tool(self, message: ToolMessage) -> Message:
         return Message(
-            "tool", message.content, call_id=message.id, name=self.calls.get(message.id, ""), error=message.error
+            "tool",
+            message.content,
+            call_id=message.id,
+            name=self.calls.get(message.id, ""),
+            error=message.error,
         )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ecdysis_lab import llm
-from ecdysis_lab.records import Message
+from ecdysis_lab.records import Message, Usage
 
 STOPS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
 AGENT_PHRASES = ("how can i help you", "how can i assist you", "how may i help you", "how may i assist you")
@@ -19,20 +19,22 @@ AGENT_PHRASES = ("how can i help you", "how can i assist you", "how may i help y
 
 @dataclass
 class UserSpec:
-    """The user side: model, parameters, budget, and metadata for ``sim`` models."""
+    """The user side of one trial: model, parameters, budget, metadata for ``sim`` models, and what it consumed."""
 
     model: str
     params: llm.ModelParams = field(default_factory=llm.ModelParams)
     budget: llm.Budget | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    usage: Usage = field(default_factory=Usage)
 
 
-def user_fault(messages: Sequence[Message]) -> str | None:
+def user_fault(messages: Sequence[Message], tried: bool = False) -> str | None:
     """What is wrong with the user's side of a conversation, or None.
 
     Parameters
     ----------
     messages : the environment's transcript, which starts with the agent's greeting.
+    tried : whether the agent tried a call, be it one that its harness refused and the transcript does not show.
 
     Returns
     -------
@@ -40,23 +42,30 @@ def user_fault(messages: Sequence[Message]) -> str | None:
     the agent's own message, or talking as the agent.
     """
     said = [(i, m.content or "") for i, m in enumerate(messages) if m.role == "user"]
+    words = [_plain(text) for _, text in said]
     if not said:
         return "the user said nothing"
     stop = next((i for i, text in said if any(s in text for s in STOPS)), None)
-    if stop is not None and _idle(messages[:stop]):
+    if stop is not None and not tried and _idle(messages[:stop]):
         return "the user ended the conversation before the agent could act"
-    for i, text in said:
-        before = next((m.content or "" for m in reversed(messages[:i]) if m.role == "assistant" and m.content), "")
-        if _plain(text) and _plain(text) == _plain(before):
+    for n, (i, _) in enumerate(said):
+        before = next(
+            (m.content or "" for m in reversed(messages[:i]) if m.role == "assistant" and m.content), ""
+        )
+        if (
+            words[n] and words[n] == _plain(before) and words[n] not in words[:n]
+        ):  # else the agent is the parrot
             return f"the user repeated the agent's message (message {i})"
-    first = _plain(said[0][1])
+    first = words[0]
     if any(first.startswith(p) or first.endswith(p) for p in AGENT_PHRASES) and len(first) < 120:
         return "the user spoke as if it were the agent"
     return None
 
 
 def _idle(before: Sequence[Message]) -> bool:
-    agent_turns = [m for m in before if m.role == "assistant"][1:]  # the first is the benchmark's own greeting
+    agent_turns = [m for m in before if m.role == "assistant"][
+        1:
+    ]  # the first is the benchmark's own greeting
     return len(agent_turns) < 2 and not any(m.calls for m in agent_turns)
 
 
