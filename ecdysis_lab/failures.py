@@ -57,28 +57,34 @@ def path_of(trajectory: Trajectory) -> tuple[str, ...]:
         for i in trajectory.interventions
         if i.action == "refuse" and i.tool
     ]
-    return tuple(token for _, token in sorted(tokens, key=lambda t: t[0]))
+    # A refused call stands where the next message of the transcript does, so it goes before that one.
+    tokens.sort(key=lambda t: (t[0], not t[1].endswith(":refused")))
+    return tuple(token for _, token in tokens)
 
 
 def _message_index(trajectory: Trajectory, step: int) -> int:
     """Index into ``messages`` that stands where ``context[step]`` does; the context also holds refusals."""
     messages, at = trajectory.messages, 0
     for seen in trajectory.context[:step]:
-        for j in range(at, len(messages)):
-            if messages[j].role == "system":
-                continue
-            same_call = bool(seen.call_id) and messages[j].call_id == seen.call_id
-            if same_call or (messages[j].role, messages[j].content) == (seen.role, seen.content):
-                at = j + 1
-            break
+        at = next((j + 1 for j in range(at, len(messages)) if _same(messages[j], seen)), at)
     return max(min(at, len(messages) - 1), 0)
+
+
+def _same(message: Message, seen: Message) -> bool:
+    """Whether the model saw this message of the transcript; its calls may have been rewritten, its ids not."""
+    if message.role != seen.role:
+        return False
+    if message.call_id or message.calls or seen.calls:
+        ids = [{m.call_id, *(c.id for c in m.calls)} - {""} for m in (message, seen)]
+        return bool(ids[0] & ids[1])
+    return message.content == seen.content
 
 
 def first_bad(trajectory: Trajectory, writes: frozenset[str] | None = None) -> Bad | None:
     """The first thing that went wrong, by how sure the transcript is of it.
 
-    First tool error that the tool never got over; else first refusal or fault of the harness; else a loop
-    (three identical calls in a row); else the first write without the user's yes right before it; else a claim
+    First tool error that the tool never got over; else first lasting refusal or fault of the harness; else a
+    loop (three identical calls in a row); else the first write without the user's yes right before it; else a claim
     of a write that was never made; else a tool error that was put right; else giving up on an empty result;
     else None. On 100 recorded GPT-4o airline trials an unconfirmed write stands in 21% of the failures and in
     no success, a tool error in 21% and 9%; ending without a write, or a transfer to a human, is commoner in
@@ -90,11 +96,13 @@ def first_bad(trajectory: Trajectory, writes: frozenset[str] | None = None) -> B
     lasting = next((s for s in errors if last_good.get(_family(s.call.name, writes), -1) < s.index), None)
     if lasting is not None:
         return _error(lasting)
-    harness = next((i for i in trajectory.interventions if i.action in ("refuse", "fault")), None)
-    if harness is not None:
-        return _harness_bad(trajectory, harness)
+    acts = [_harness_bad(trajectory, i) for i in trajectory.interventions if i.action in ("refuse", "fault")]
+    good = {(s.call.name, s.index) for s in done if s.outcome == "ok"}
+    stuck = next((a for a in acts if not any(a.tool == tool and i >= a.index for tool, i in good)), None)
+    if stuck is not None:
+        return stuck
     found = _loop(done) or _unconfirmed(messages, done, writes) or _claimed(messages, done)
-    return found or (_error(errors[0], PUT_RIGHT) if errors else _gave_up(done))
+    return found or (_error(errors[0], PUT_RIGHT) if errors else _gave_up(done, writes))
 
 
 def _family(tool: str, writes: frozenset[str] | None) -> str:
@@ -107,17 +115,14 @@ def _error(step: Step, note: str = "") -> Bad:
     return Bad(step.result_index, "error", step.call.name, what)
 
 
-def _gave_up(done: Sequence[Step]) -> Bad | None:
-    """The last call of all, where it found nothing."""
-    if not done or done[-1].outcome != "ok" or done[-1].result.strip() not in ("[]", "{}", "null", "None"):
+def _gave_up(done: Sequence[Step], writes: frozenset[str] | None) -> Bad | None:
+    """The last call of all, where it is a read that found nothing."""
+    if not done or done[-1].outcome != "ok" or is_write(done[-1].call.name, writes):
         return None
-    last = done[-1]
-    return Bad(
-        last.result_index,
-        "empty",
-        last.call.name,
-        f"{last.call.name}: found nothing, and that was the last call",
-    )
+    if done[-1].result.strip() not in ("[]", "{}", "null", "None"):
+        return None
+    tool = done[-1].call.name
+    return Bad(done[-1].result_index, "empty", tool, f"{tool}: found nothing, and that was the last call")
 
 
 def _harness_bad(trajectory: Trajectory, act: Intervention) -> Bad:

@@ -5,12 +5,13 @@ Noise stays noise. Everything is deterministic: the same failures give the same 
 
 from __future__ import annotations
 
-import math
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ecdysis_lab.clusters import cluster, doubts
+from ecdysis_lab.clusters import stability as steadiness
 from ecdysis_lab.distance import DEFAULT, Weights, distances, layout, nearest, spread, vectors_of
 from ecdysis_lab.naming import names_of, quote_of, terms
 from ecdysis_lab.records import Embedder, Failure, Pattern, Patterns
@@ -22,54 +23,6 @@ __all__ = ["Weights", "cluster", "distances", "find_patterns", "signature"]
 
 FEW = 10  # below this, density means nothing: group by signature
 SAMPLED, SAMPLE = 12_000, 6_000  # above the first, patterns are found on a sample of the second
-ROUNDS, SHARE, LARGEST_ROUND = 20, 0.8, 800  # subsampling for the stability
-
-
-def cluster_size(n: int) -> tuple[int, int]:
-    """``(min_cluster_size, min_samples)`` of HDBSCAN for n failures."""
-    if n <= 60:
-        return 3, 1
-    if n <= 200:
-        return (4 if n <= 120 else 5), 1
-    return min(8, 5 + int(math.log2(n / 200))), 1
-
-
-def nearness(n: int) -> float:
-    """Pairs nearer than this share of the mean pair count as equally near; it shrinks as n fills the space."""
-    return min(0.2, 0.2 * (100 / n) ** 0.2)
-
-
-def cluster(matrix: np.ndarray, size: tuple[int, int] | None = None) -> np.ndarray:
-    """HDBSCAN labels for a distance matrix of shape (n, n): 0 is the largest, -1 is noise."""
-    import numpy as np
-
-    n = len(matrix)
-    if n == 0 or float(matrix.max()) < 1e-6:  # all identical: HDBSCAN would call them all noise
-        return np.zeros(n, dtype=int)
-    import hdbscan
-
-    min_cluster_size, min_samples = size or cluster_size(n)
-    # Repeats of one trial lie at distance 0, where their density is infinite and splits every cause by task.
-    floored = np.maximum(matrix, nearness(n), dtype=np.float64)
-    np.fill_diagonal(floored, 0.0)
-    labels = hdbscan.HDBSCAN(
-        metric="precomputed",
-        min_cluster_size=min(min_cluster_size, n),
-        min_samples=min(min_samples, n - 1),
-        cluster_selection_method="eom",
-        approx_min_span_tree=False,
-        core_dist_n_jobs=1,
-    ).fit_predict(floored)
-    return _by_size(labels)
-
-
-def _by_size(labels: Sequence[int]) -> np.ndarray:
-    """Labels renumbered by falling size, ties by first appearance."""
-    import numpy as np
-
-    counts = Counter(int(label) for label in labels if label >= 0)
-    order = {label: i for i, (label, _) in enumerate(counts.most_common())}
-    return np.array([order.get(int(label), -1) for label in labels], dtype=int)
 
 
 def signature(failure: Failure) -> tuple[str, ...]:
@@ -134,8 +87,8 @@ def _by_density(
     vectors, share, name, warnings = _embedded(items, embedder, weights)
     matrix = distances(items, vectors, weights)
     labels = cluster(matrix)
-    steady = _stability(matrix, labels, np.random.default_rng(seed)) if stability else None
-    warnings += _doubts(items, matrix, labels, share, steady)
+    steady = steadiness(matrix, labels, np.random.default_rng(seed)) if stability else None
+    warnings += doubts(items, matrix, labels, share, steady)
     spots = {f.key: (float(x), float(y)) for f, (x, y) in zip(items, layout(matrix), strict=True)}
     return Patterns(
         patterns=_describe(items, labels, matrix),
@@ -195,69 +148,6 @@ def _describe(items: Sequence[Failure], labels: Iterable[int], matrix: np.ndarra
         members = tuple(items[i].key for i in group)
         found.append(Pattern(j, names[j], quote_of(central), members, central.key, tasks))
     return tuple(found)
-
-
-def _stability(matrix: np.ndarray, labels: np.ndarray, rng: np.random.Generator) -> float:
-    """Mean adjusted Rand index between the labels and those of subsamples, noise as a class."""
-    from sklearn.metrics import adjusted_rand_score
-
-    n = len(matrix)
-    size = min(max(int(SHARE * n), 2), LARGEST_ROUND)
-    scores = []
-    for _ in range(ROUNDS if n <= LARGEST_ROUND else ROUNDS // 4):
-        part = rng.choice(n, size, replace=False)
-        part.sort()
-        scores.append(
-            float(adjusted_rand_score(labels[part], cluster(matrix[part][:, part], cluster_size(n))))
-        )
-    return round(sum(scores) / len(scores), 4)
-
-
-def _doubts(
-    items: Sequence[Failure], matrix: np.ndarray, labels: np.ndarray, share: float, steady: float | None
-) -> list[str]:
-    """Sentences for the reader about what to doubt in these labels."""
-    found = []
-    grouped = [i for i in range(len(items)) if labels[i] >= 0]
-    if not grouped:
-        found.append("No pattern found: every failure is noise (no two alike enough to call it one cause).")
-    if float(matrix.max()) < 1e-6:
-        found.append("All failures look identical to the distance: they form one pattern.")
-    tasks = Counter(f.task_id for f in items)
-    if len(tasks) == 1:
-        found.append("All failures come from one task: no pattern can be recurring.")
-    elif grouped:
-        by_pattern: Mapping[int, Counter[str]] = defaultdict(Counter)
-        for i in grouped:
-            by_pattern[int(labels[i])][items[i].task_id] += 1
-        top = sum(max(c.values()) for c in by_pattern.values()) / len(grouped)
-        if top >= 0.7:
-            found.append(
-                f"You clustered tasks: {top:.0%} of the grouped failures share their pattern's main task. "
-                "Lower the text weight or add tasks before reading causes into it."
-            )
-    if share < 0.9:
-        found.append(f"The embedder saw only {share:.0%} of the card tokens.")
-    if steady is not None and grouped and steady < 0.5:
-        found.append(f"The patterns are unstable: mean ARI over subsamples is {steady:.2f}.")
-    return found + _ward(matrix, labels, grouped)
-
-
-def _ward(matrix: np.ndarray, labels: np.ndarray, grouped: Sequence[int]) -> list[str]:
-    """A sentence when Ward's method with the same number of groups disagrees on the grouped failures."""
-    k = int(labels.max(initial=-1)) + 1
-    if k < 2:
-        return []
-    from scipy.cluster.hierarchy import fcluster, linkage
-    from scipy.spatial.distance import squareform
-    from sklearn.metrics import adjusted_rand_score
-
-    part = grouped[:: 1 + len(grouped) // 2000]
-    ward = fcluster(linkage(squareform(matrix[part][:, part], checks=False), "ward"), k, "maxclust")
-    agreement = float(adjusted_rand_score(labels[list(part)], ward))
-    if agreement >= 0.5:
-        return []
-    return [f"Ward's method with {k} groups disagrees (ARI {agreement:.2f}): the borders are soft."]
 
 
 def _sampled(

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ecdysis_lab.coverage import Coverage
 from ecdysis_lab.failures import find_failures
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.records import Failure, LabError, Message, Pattern, Patterns, Trajectory, Trial
-from ecdysis_lab.subset import Coverage, all_failures, budget_of, pick_quarter, random_quarter
+from ecdysis_lab.subset import all_failures, budget_of, pick_quarter, random_quarter
 
 
-def failure(tools: Sequence[str], seed: int, checks: dict[str, bool] | None = None, task: str = "t") -> Failure:
+def failure(
+    tools: Sequence[str], seed: int, checks: dict[str, bool] | None = None, task: str = "t"
+) -> Failure:
     """A failure with the given calls; ``!`` at the end of a tool makes it an error."""
     messages = [Message("user", "hi")]
     for tool in tools:
@@ -45,7 +48,9 @@ PATTERNS = grouped(A, B, C, noise=NOISE)
 
 def test_the_quarter_opens_every_pattern_first_with_a_reason_each() -> None:
     subset = pick_quarter(ALL, PATTERNS)
-    assert subset.budget == 6 == len(subset.picks) and subset.n_failures == 24 and subset.origin == "automatic"
+    assert (
+        subset.budget == 6 == len(subset.picks) and subset.n_failures == 24 and subset.origin == "automatic"
+    )
     assert {PATTERNS.label(k) for k in subset.keys[:3]} == {0, 1, 2}
     first = subset.picks[0]
     assert first.gain == max(p.gain for p in subset.picks)
@@ -103,7 +108,17 @@ def test_gains_only_fall() -> None:
 
 @pytest.mark.parametrize(
     ("n", "budget", "size"),
-    [(24, None, 6), (25, None, 7), (1, None, 1), (0, None, 0), (24, 5, 5), (24, 0.5, 12), (24, 0.1, 3), (3, 99, 3), (10, 0.3, 3)],
+    [
+        (24, None, 6),
+        (25, None, 7),
+        (1, None, 1),
+        (0, None, 0),
+        (24, 5, 5),
+        (24, 0.5, 12),
+        (24, 0.1, 3),
+        (3, 99, 3),
+        (10, 0.3, 3),
+    ],
 )
 def test_budget(n: int, budget: Any, size: int) -> None:
     assert budget_of(n, budget) == size
@@ -111,7 +126,9 @@ def test_budget(n: int, budget: Any, size: int) -> None:
 
 @pytest.mark.parametrize("budget", [0, -1, 1.5, True, 0.0])
 def test_wrong_budgets_are_refused(budget: Any) -> None:
-    with pytest.raises(LabError, match="budget must be a whole number of at least 1 or a share between 0 and 1"):
+    with pytest.raises(
+        LabError, match="budget must be a whole number of at least 1 or a share between 0 and 1"
+    ):
         pick_quarter(ALL, PATTERNS, budget)
 
 
