@@ -35,6 +35,8 @@ T = TypeVar("T")
 MAX_REFUSALS_IN_A_ROW = 3
 MAX_REFUSALS_PER_TURN = 9
 MAX_MALFORMED = 3
+DESCRIBED_KEPT = 32
+_DESCRIBED: dict[tuple[str, str], list[dict[str, Any]]] = {}
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class HarnessedAgent:
     def start(self, environment: Environment) -> None:
         """Open the harness on a live environment; the tools are described here."""
         self._host = Host(self.harness, self.seat.policy, list(self.seat.tools), environment.read)
-        self._tools = [self._described(dict(tool)) for tool in self.seat.tools]
+        self._tools = self._describe_all()
         if self.seat.greeting:
             self._see(Message("assistant", self.seat.greeting))
 
@@ -166,6 +168,18 @@ class HarnessedAgent:
 
     def _note(self, action: str, hook: str, **what: Any) -> None:
         self.interventions.append(Intervention(len(self.context), hook, action, **what))
+
+    def _describe_all(self) -> list[dict[str, Any]]:
+        """Tools as the contract describes them; asked once per harness, since ``describe`` sees the tool only."""
+        key = (self.harness.hash, hashlib.sha256(json.dumps(list(self.seat.tools)).encode()).hexdigest())
+        if key in _DESCRIBED:
+            return [dict(tool) for tool in _DESCRIBED[key]]
+        tools = [self._described(dict(tool)) for tool in self.seat.tools]
+        if not self.interventions:  # a fault belongs to the trial that met it
+            while len(_DESCRIBED) >= DESCRIBED_KEPT:
+                _DESCRIBED.pop(next(iter(_DESCRIBED)))
+            _DESCRIBED[key] = tools
+        return [dict(tool) for tool in tools]
 
     def _described(self, tool: dict[str, Any]) -> dict[str, Any]:
         return self._safely("describe", lambda: self.host.describe(tool), tool, tool["name"])

@@ -62,17 +62,38 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="ecdysis-lab", description="Train the runtime harness of an LLM agent from its failures.")
+    parser = Parser(
+        prog="ecdysis-lab", description="Train the runtime harness of an LLM agent from its failures."
+    )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-    _add(commands, "demo", _demo, "run notebooks/quickstart.ipynb: train, freeze, test, figures", _experiment_options)
+    _add(
+        commands,
+        "demo",
+        _demo,
+        "run notebooks/quickstart.ipynb: train, freeze, test, figures",
+        _experiment_options,
+    )
     _add(commands, "run", _run, "run trials of a split and print their scores", _run_options)
-    _add(commands, "doctor", _doctor, "say what is installed, which keys are set (names only), what is missing")
+    _add(
+        commands,
+        "check",
+        _check,
+        "what a harness does to legal acts, illegal ones and recorded traces",
+        _check_options,
+    )
+    _add(
+        commands, "doctor", _doctor, "say what is installed, which keys are set (names only), what is missing"
+    )
     return parser
 
 
 def _add(
-    commands: Any, name: str, run: Callable[..., Any], words: str, options: Callable[[Parser], None] | None = None
+    commands: Any,
+    name: str,
+    run: Callable[..., Any],
+    words: str,
+    options: Callable[[Parser], None] | None = None,
 ) -> None:
     made = commands.add_parser(name, help=words, description=words)
     made.set_defaults(run=run)
@@ -100,7 +121,9 @@ def _demo(arguments: argparse.Namespace) -> int:
     config = configure(**given)
     check_models(config)
     places = {k: str(v.resolve()) for k, v in (("data", arguments.data), ("figures", arguments.figures)) if v}
-    return notebooks.run("quickstart", {**given, **places, "smoke": arguments.smoke, "run_id": arguments.run_id})
+    return notebooks.run(
+        "quickstart", {**given, **places, "smoke": arguments.smoke, "run_id": arguments.run_id}
+    )
 
 
 def _run_options(parser: Parser) -> None:
@@ -109,10 +132,14 @@ def _run_options(parser: Parser) -> None:
     parser.add_argument("--user-model", default="sim/user", help="LiteLLM name of the simulated user")
     parser.add_argument("--harness", default="empty", help="name or folder of a harness")
     parser.add_argument("--split", default="all", help="train, test or all")
-    parser.add_argument("--tasks", type=int, default=None, help="tasks, drawn by seed (default: the whole split)")
+    parser.add_argument(
+        "--tasks", type=int, default=None, help="tasks, drawn by seed (default: the whole split)"
+    )
     parser.add_argument("--trials", type=int, default=1, help="trials per task")
     parser.add_argument("--seed", type=int, default=0, help="seed of draw and trials")
-    parser.add_argument("--api-base", default="", help="URL of an OpenAI-compatible server for the agent model")
+    parser.add_argument(
+        "--api-base", default="", help="URL of an OpenAI-compatible server for the agent model"
+    )
     parser.add_argument("--workers", type=int, default=1, help="trials at a time")
     parser.add_argument("--data", type=Path, default=None, help="data folder (default: data/ of the project)")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -152,6 +179,36 @@ def _run(arguments: argparse.Namespace) -> int:
         print(*(f"{t.trial.task_id} seed {t.trial.seed}: {t.score if t.score is not None else t.status}"
                 for t in trajectories if not t.success), sep="\n")  # fmt: skip
     return 0
+
+
+def _check_options(parser: Parser) -> None:
+    parser.add_argument("harness", help="name or folder of a harness")
+    parser.add_argument("--benchmark", default="tau2/airline", help="registry name, e.g. tau2/airline")
+    parser.add_argument("--flawless", action="store_true", help="run the flawless agent over all tasks")
+    parser.add_argument("--violations", type=Path, help="JSON file of illegal calls")
+    parser.add_argument("--traces", type=Path, help="file or folder of recorded trajectories")
+    parser.add_argument("--workers", type=int, default=1, help="trials at a time")
+    parser.add_argument("--data", type=Path, default=None, help="data folder (default: data/ of the project)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from ecdysis_lab import benchmarks, check, harness, importers, notebooks
+    from ecdysis_lab.store import Store
+
+    bench, loaded = benchmarks.load(arguments.benchmark), harness.load(arguments.harness)
+    found: dict[str, Any] = {"harness": {"path": str(loaded.path), "hash": loaded.hash}}
+    found["structure"] = check.structure(loaded, bench)
+    sound = not found["structure"]["problems"] and found["structure"]["probe"] == "ok"
+    if sound and arguments.flawless:
+        store = Store(arguments.data or notebooks.PROJECT / "data")
+        found["flawless"] = check.flawless(loaded, bench, store, arguments.workers)
+    if sound and arguments.violations:
+        found["violations"] = check.violations(loaded, bench, check.read_violations(arguments.violations))
+    if sound and arguments.traces:
+        found["traces"] = check.traces(loaded, bench, importers.load(arguments.traces).trajectories)
+    print(json.dumps(found, ensure_ascii=False) if arguments.json else check.report(found))
+    return 0 if sound else 1
 
 
 def _doctor(arguments: argparse.Namespace) -> int:

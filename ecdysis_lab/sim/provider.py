@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from ecdysis_lab.hooks import Call
@@ -68,6 +68,7 @@ def guidance(benchmark: str, system: str, tools: Sequence[dict[str, Any]]) -> li
     return texts
 
 
+@lru_cache(maxsize=4096)
 def _added(before: str, after: str) -> str:
     """The middle of ``after`` that is not in ``before`` (common start and end cut off)."""
     start = 0
