@@ -134,13 +134,15 @@ def list_form(text: str) -> Any:
 @form("reservation_id_form", "reservation_id")
 def reservation_id_form(text: str) -> Any:
     """``"#zfa04y"`` -> ``"ZFA04Y"``."""
-    return text.strip("#'\" ").upper()
+    found = re.fullmatch(r"[#'\"\s]*([A-Za-z0-9]{6})[#'\"\s]*", text)
+    return found[1].upper() if found else None
 
 
 @form("user_id_form", "user_id", "payment_id")
 def user_id_form(text: str) -> Any:
     """``"Sara_Doe_496"`` -> ``"sara_doe_496"``."""
-    return text.strip("#'\" ").lower()
+    word = text.strip("#'\" ").lower()
+    return word if re.fullmatch(r"[a-z]+(_[a-z]+)*_\d+", word) else None
 
 
 @form("flight_number_form", "flight_number")

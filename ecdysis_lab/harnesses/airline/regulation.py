@@ -74,6 +74,8 @@ def claim_without_write(text: str, view: View) -> Verdict | None:
     if not (re.search(ASKS, asked, re.I) and re.search(YES, answer, re.I)):
         return None
     meant = [tool for tool, words in WRITES.items() if re.search(words, asked + text, re.I)]
+    if meant == ["send_certificate"]:  # often refused for good reason after the user's yes
+        return None
     listed = set(re.findall(r"\b(?!HAT\d)(?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{6}\b", asked))
     made = [d.call for d in view.done if d.call.name in meant]  # a rejected call got its own note
     if not meant or any(

@@ -129,7 +129,8 @@ def order_id_form(text: str) -> Any:
 @form("id_form", "user_id", "payment_method_id", "product_id")
 def id_form(text: str) -> Any:
     """``"Mei_Davis_8935"``, ``6086499569`` -> lower case text."""
-    return text.strip("#'\" ").lower()
+    word = text.strip("#'\" ").lower()
+    return word if re.fullmatch(r"([a-z]+_)*\d+", word) else None
 
 
 @form("zip_form", "zip")
