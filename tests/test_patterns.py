@@ -309,23 +309,6 @@ def test_long_texts_are_chunked_and_the_share_seen_is_reported() -> None:
     assert share == pytest.approx((1 + embed.MAX_CHUNKS) / 21)
 
 
-@needs_minilm
-@pytest.mark.slow
-def test_numpy_forward_pass_equals_sentence_transformers() -> None:
-    from sentence_transformers import SentenceTransformer
-
-    minilm = embed.MiniLM()
-    texts = [
-        "Hello, order #W123 failed",
-        "short",
-        "a longer text about flights " * 20,
-        "Ça marche, merci 注文",
-    ]
-    theirs = SentenceTransformer(str(minilm._folder), device="cpu").encode(texts, normalize_embeddings=True)
-    ours, _ = minilm.encode(texts)
-    assert np.abs(ours - theirs).max() < 1e-4
-
-
 def test_tfidf_warns_and_finds_likeness() -> None:
     tfidf = embed.embedder("tfidf")
     vectors, share = tfidf.encode(["order not found", "order not found again", "payment does not add up", ""])
