@@ -78,6 +78,11 @@ class Tau2:
         module = tau2_env._pristine(domain)[1]
         self._items = {task.id: task for task in module.get_tasks(None)}
         self._splits: dict[str, list[str]] = module.get_tasks_split()
+        train = set(self._splits["train"])
+        self._tasks = {
+            i: Task(i, self.name, "train" if i in train else "test", str(item.user_scenario))
+            for i, item in self._items.items()
+        }
         self.label = tau2_env.registered(domain)
 
     @staticmethod
@@ -101,7 +106,6 @@ class Tau2:
         """
         if split not in (*SPLITS, "all"):
             raise LabError(f"split: unknown {split!r}; choose one of train, test, all")
-        train = set(self._splits["train"])
         ids = list(self._items) if split == "all" else self._splits[split]
         if n is not None and not 1 <= n <= len(ids):
             raise LabError(f"n: {self.name} {split} has {len(ids)} tasks, {n} were asked for")
@@ -110,10 +114,7 @@ class Tau2:
                 ids, key=lambda i: hashlib.sha256(f"{self.name}:{split}:{seed}:{i}".encode()).digest()
             )[:n]
             ids = [i for i in ids if i in set(drawn)]
-        return [
-            Task(i, self.name, "train" if i in train else "test", str(self._items[i].user_scenario))
-            for i in ids
-        ]
+        return [self._tasks[i] for i in ids]
 
     def environment(self, task_id: str) -> Environment:
         """A fresh live environment (both domains start every task from the same database)."""
