@@ -54,13 +54,22 @@ def probe_gate(candidate: Harness, benchmark: Benchmark, task_id: str) -> Verdic
                 host.observe(call, "{}", False, 50)
             host.on_reply("Everything has been taken care of.", 50)
         except HarnessFault as fault:
-            return Verdict(False, "probe", f"a hook breaks on a plain call: {fault}", numbers={"kind": fault.kind})
+            return Verdict(
+                False, "probe", f"a hook breaks on a plain call: {fault}", numbers={"kind": fault.kind}
+            )
     return None
 
 
 def _sample(tool: dict[str, Any]) -> dict[str, Any]:
     """Plausible arguments from a schema."""
-    kinds: dict[str, Any] = {"string": "x", "integer": 1, "number": 1.0, "array": [], "boolean": True, "object": {}}
+    kinds: dict[str, Any] = {
+        "string": "x",
+        "integer": 1,
+        "number": 1.0,
+        "array": [],
+        "boolean": True,
+        "object": {},
+    }
     properties = tool["parameters"].get("properties", {})
     return {name: kinds.get(p.get("type", "string"), "x") for name, p in properties.items()}
 
@@ -71,16 +80,28 @@ def leak_gate(candidate: Candidate, training: Sequence[Trajectory], benchmark: B
     found = leaks(candidate.diff, facts(training, known))
     if not found:
         return None
-    return Verdict(False, "leak", f"facts of training tasks in the diff: {', '.join(found[:SHOWN])}", numbers={"facts": found})
+    return Verdict(
+        False,
+        "leak",
+        f"facts of training tasks in the diff: {', '.join(found[:SHOWN])}",
+        numbers={"facts": found},
+    )
 
 
 def legal_gate(replays: Sequence[Replay]) -> Verdict | None:
-    """Rejection when a call of a passing trajectory is newly refused or changed, or None."""
+    """Rejection when a call of a passing trajectory is newly refused or changed, or a hook breaks on it, or None."""
+    broken = [(r.key, r.faults[0]) for r in replays if r.faults]
+    if broken:
+        key, fault = broken[0]
+        where = f"{fault.hook} in passing trial {key[:8]}"
+        why = f"a hook breaks in {len(broken)} replays, first {where}: {fault.reason[:160]}"
+        return Verdict(False, "probe", why, numbers={"faults": len(broken)})
     bad = [(r.key, d) for r in replays for d in r.differences]
     if not bad:
         return None
     key, first = bad[0]
-    reason = f"{first.what} an act of passing trial {key[:8]}: {first.act[:160]} (rule {first.rule}: {first.reason[:160]})"
+    why = f"(rule {first.rule}: {first.reason[:160]})"
+    reason = f"{first.what} an act of passing trial {key[:8]}: {first.act[:160]} {why}"
     shown = [{"trial": k, "step": d.step, "what": d.what, "act": d.act, "rule": d.rule} for k, d in bad[:20]]
     return Verdict(False, "legal", reason, numbers={"differences": len(bad), "shown": shown})
 
@@ -108,7 +129,9 @@ def improvement_gate(before: Sequence[Trajectory], after: Sequence[Trajectory], 
     wanted = {(t.trial.task_id, t.trial.seed) for t in (*before, *after)}
     missing = sorted(p for p in wanted if p not in old or p not in new)
     if missing:
-        raise LabError(f"coverage: no score on both sides for task {missing[0][0]}, seed {missing[0][1]} ({len(missing)} in all)")
+        raise LabError(
+            f"coverage: no score on both sides for task {missing[0][0]}, seed {missing[0][1]} ({len(missing)} in all)"
+        )
     broken = [t for t in after if t.faults]
     gained = tuple(sorted(f"{t}#{s}" for t, s in wanted if new[t, s] > old[t, s]))
     lost = tuple(sorted(f"{t}#{s}" for t, s in wanted if new[t, s] < old[t, s]))

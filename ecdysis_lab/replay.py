@@ -1,4 +1,4 @@
-"""A recorded trajectory through another harness: what would it have refused, changed, or shown differently?
+"""Replay: what another harness would have refused, changed or shown in a recorded trajectory.
 
 The model is not asked: its recorded messages are judged by the candidate on a live environment that is brought
 through the same calls. Needed by the legal-action gate and by behaviour-aware reuse.
@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 from ecdysis_lab.agent import HarnessedAgent, Seat, tool_key
 from ecdysis_lab.harness import Harness
-from ecdysis_lab.hooks import NOTE, REFUSED, REPLY_STOPPED, Call, Done, Refuse, Rewrite, Verdict
+from ecdysis_lab.hooks import NOTE, REFUSED, REPLY_STOPPED, Allow, Call, Done, Refuse, Rewrite, Verdict
 from ecdysis_lab.records import Benchmark, Intervention, Message, Trajectory
+
+NOT_THIS_ONE = "another call of the same message was refused"  # what the agent is told of its other calls
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,9 @@ class _Walk:
         self.environment = benchmark.environment(trajectory.trial.task_id)
         self.executed = {c.id: c for m in trajectory.messages for c in m.calls}
         self.results = {m.call_id: m for m in trajectory.messages if m.role == "tool"}
+        acts = trajectory.interventions
+        self.gave_way = {i.step for i in acts if i.action == "pass_through"}
+        self.sent = {i.step: str(i.after) for i in acts if (i.hook, i.action) == ("on_reply", "rewrite")}
         self.differences: list[Difference] = []
         self.same, self.calls, self.opened = True, 0, False
 
@@ -81,43 +86,55 @@ class _Walk:
                 self.opened = True
             self.agent.host.add_message("user", message.content or "")
         elif message.role == "assistant":
-            after = context[step + 1] if step + 1 < len(context) else None
-            self._judge(step, message, after)
-            self.agent.context.append(message)
-            return
+            answers = [m.content or "" for m in context[step + 1 : step + 1 + max(1, len(message.calls))]]
+            if not any(a.startswith("[system]") for a in answers):  # malformed calls were judged by no hook
+                self._judge(step, message, answers)
         elif message.role == "tool" and not (message.content or "").startswith(REFUSED):
             self._observe(message)
         self.agent.context.append(message)
 
-    def _judge(self, step: int, message: Message, after: Message | None) -> None:
-        refused_then = after is not None and (after.content or "").startswith((REFUSED, REPLY_STOPPED))
+    def _judge(self, step: int, message: Message, answers: Sequence[str]) -> None:
+        """One message by the candidate; ``answers`` are what followed it in the recorded context."""
         ran = [self.executed.get(c.id, c) for c in message.calls]
         verdicts = self.agent._judge(message)
-        if refused_then:
-            said = {f"{v.reason} {v.option}" for v in verdicts if isinstance(v, Refuse)}
-            self.same &= any(s in (after.content or "") for s in said) if after else False
+        if any(a.startswith((REFUSED, REPLY_STOPPED)) for a in answers):
+            for verdict, answer in zip(verdicts, answers, strict=False):
+                told = f"{verdict.reason} {verdict.option}" if isinstance(verdict, Refuse) else NOT_THIS_ONE
+                self.same &= told in answer
             return
         for n, verdict in enumerate(verdicts):
-            self._compare(step, verdict, message.calls[n] if message.calls else None, ran[n] if ran else None, message)
+            if isinstance(verdict, Refuse) and step in self.gave_way:
+                verdict = Allow()  # refused as often as then, it would go through as it did then
+            if message.calls:
+                self._compare_call(step, verdict, message.calls[n], ran[n])
+            else:
+                self._compare_reply(step, verdict, message.content or "")
         if not message.calls and message.content:
-            self.agent.host.add_message("assistant", message.content)
+            self.agent.host.add_message("assistant", self.sent.get(step, message.content))
 
-    def _compare(self, step: int, verdict: Verdict, call: Call | None, ran: Call | None, message: Message) -> None:
-        act = tool_key(call) if call else f"reply: {(message.content or '')[:120]}"
-        if call is not None and call.id in self.results and self.results[call.id].error:
-            self.same &= not isinstance(verdict, (Refuse, Rewrite))  # what the environment rejected may change
-            return
+    def _compare_call(self, step: int, verdict: Verdict, call: Call, ran: Call) -> None:
+        arguments = call.arguments
+        if isinstance(verdict, Rewrite) and verdict.arguments is not None:
+            arguments = verdict.arguments
+        if (
+            call.id in self.results and self.results[call.id].error
+        ):  # what the environment rejected may change
+            self.same &= not isinstance(verdict, Refuse) and arguments == ran.arguments
+        elif isinstance(verdict, Refuse):
+            self._differs(step, "refused", tool_key(call), verdict, f"{verdict.reason} {verdict.option}")
+        elif arguments != ran.arguments:
+            self._differs(step, "altered", tool_key(call), verdict, f"{ran.arguments} → {arguments}")
+
+    def _compare_reply(self, step: int, verdict: Verdict, text: str) -> None:
+        then, act = self.sent.get(step, text), f"reply: {text[:120]}"
+        now = verdict.text if isinstance(verdict, Rewrite) and verdict.text else text
         if isinstance(verdict, Refuse):
-            self.differences.append(Difference(step, "refused", act, verdict.rule, f"{verdict.reason} {verdict.option}"))
-            return
-        if call is not None and ran is not None:
-            arguments = call.arguments
-            if isinstance(verdict, Rewrite) and verdict.arguments is not None:
-                arguments = verdict.arguments
-            if arguments != ran.arguments:
-                self.differences.append(Difference(step, "altered", act, verdict.rule, f"{ran.arguments} → {arguments}"))
-        elif isinstance(verdict, Rewrite) and verdict.text and verdict.text != message.content:
-            self.differences.append(Difference(step, "altered", act, verdict.rule, verdict.text[:200]))
+            self._differs(step, "refused", act, verdict, f"{verdict.reason} {verdict.option}")
+        elif now != then:
+            self._differs(step, "altered", act, verdict, now[:200])
+
+    def _differs(self, step: int, what: str, act: str, verdict: Verdict, reason: str) -> None:
+        self.differences.append(Difference(step, what, act, verdict.rule, reason))
 
     def _observe(self, message: Message) -> None:
         """Bring the environment through the call, and compare the harness's note with the recorded one."""
@@ -128,7 +145,10 @@ class _Walk:
         text = recorded.content or ""
         self.agent.host.add_done(Done(call, text, recorded.error))
         note = self.agent._safely(
-            "observe", lambda: self.agent.host.observe(call, text, recorded.error, self.agent.steps_left), None, call.name
+            "observe",
+            lambda: self.agent.host.observe(call, text, recorded.error, self.agent.steps_left),
+            None,
+            call.name,
         )
         noted = (message.content or "").partition("\n" + NOTE)[2]
         self.same &= (note or "") == noted

@@ -1,0 +1,287 @@
+"""Each gate rejects for its own reason, with the evidence; only a strict rise is accepted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("tau2")
+
+from simlab import bench, folder, passing, seat, spec_of, trials
+
+from ecdysis_lab import gates, harness
+from ecdysis_lab.editors.rules import RulesEditor
+from ecdysis_lab.harness import Harness
+from ecdysis_lab.records import Candidate, Intervention, LabError, Trajectory, Trial
+
+HOOKS = "from ecdysis_lab.hooks import Allow, Refuse, Rewrite\n\n\n"
+
+
+def scored(scores: dict[tuple[str, int], float | None], start: str = "a") -> list[Trajectory]:
+    """Trajectories with these scores by (task, seed); None is an infrastructure error."""
+    return [
+        Trajectory(
+            Trial("tau2/airline", "1", task, "train", "m", "u", start, seed),
+            "infra_error" if score is None else "scored", score, "user_stop", {}, (),
+        )
+        for (task, seed), score in scores.items()
+    ]  # fmt: skip
+
+
+BEFORE = {("1", 0): 1.0, ("1", 1): 0.0, ("2", 0): 0.0, ("2", 1): 1.0, ("3", 0): 0.0}
+
+
+def judged(**changed: float | None) -> Any:
+    """The verdict on BEFORE with some pairs changed, e.g. ``t1_0=0.0``."""
+    after = dict(BEFORE) | {(k[1], int(k[-1])): v for k, v in changed.items()}
+    return gates.improvement_gate(scored(BEFORE), scored(after, "b"))
+
+
+# -- strict improvement -------------------------------------------------------------------------------------------
+
+
+def test_a_strict_rise_is_accepted() -> None:
+    verdict = judged(t2_0=1.0)
+    assert (verdict.accepted, verdict.gate) == (True, "improvement")
+    assert (verdict.score_before, verdict.score_after) == (2.0, 3.0)
+    assert (verdict.gained, verdict.lost) == (("2#0",), ())
+    assert verdict.reason == "training score rises from 2 to 3 of 5"
+    assert verdict.numbers == {"pairs": 5, "reused": 0, "sign_test_p": 1.0}
+
+
+def test_the_smallest_rise_is_enough_and_equal_is_not() -> None:
+    assert judged(t2_0=1e-9).accepted
+    equal = judged()
+    assert (equal.accepted, equal.score_before, equal.score_after) == (False, 2.0, 2.0)
+    assert equal.reason == "training score stays from 2 to 2 of 5"
+
+
+def test_as_many_lost_as_gained_is_rejected_and_both_are_named() -> None:
+    verdict = judged(t2_0=1.0, t1_0=0.0)
+    assert (verdict.accepted, verdict.gained, verdict.lost) == (False, ("2#0",), ("1#0",))
+
+
+def test_a_fall_is_rejected() -> None:
+    verdict = judged(t1_0=0.0)
+    assert (verdict.accepted, verdict.reason) == (False, "training score falls from 2 to 1 of 5")
+
+
+def test_more_gained_than_lost_is_accepted_with_its_sign_test() -> None:
+    before = {(str(n), 0): 0.0 for n in range(8)} | {("9", 0): 1.0}
+    after = {(str(n), 0): 1.0 for n in range(8)} | {("9", 0): 0.0}
+    verdict = gates.improvement_gate(scored(before), scored(after, "b"), reused=4)
+    assert (verdict.accepted, len(verdict.gained), verdict.lost) == (True, 8, ("9#0",))
+    assert verdict.numbers["reused"] == 4
+    assert verdict.numbers["sign_test_p"] == pytest.approx(2 * 10 / 2**9)  # P(≥ 8 of 9), two-sided
+
+
+def test_partial_scores_are_summed() -> None:
+    verdict = gates.improvement_gate(
+        scored({("1", 0): 0.5, ("2", 0): 0.5}), scored({("1", 0): 1.0, ("2", 0): 0.25})
+    )
+    assert (verdict.accepted, verdict.score_before, verdict.score_after) == (True, 1.0, 1.25)
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("how", ["absent", "unscored"])
+def test_a_missing_pair_is_named_and_never_a_zero(side: str, how: str) -> None:
+    whole, gap = scored(BEFORE), dict(BEFORE)
+    if how == "absent":
+        del gap[("2", 1)]
+    else:
+        gap[("2", 1)] = None  # type: ignore[assignment]
+    better = {k: 1.0 for k in gap if gap[k] is not None} | {k: v for k, v in gap.items() if v is None}
+    pair = (scored(gap), whole) if side == "before" else (whole, scored(better))
+    with pytest.raises(LabError, match=r"task 2, seed 1 \(1 in all\)"):
+        gates.improvement_gate(*pair)
+
+
+def test_several_missing_pairs_are_counted() -> None:
+    with pytest.raises(LabError, match=r"task 1, seed 0 \(5 in all\)"):
+        gates.improvement_gate(scored(BEFORE), [])
+
+
+def test_a_hook_that_broke_in_a_trial_rejects_whatever_the_score() -> None:
+    after = scored(dict.fromkeys(BEFORE, 1.0), "b")
+    fault = Intervention(3, "check", "fault", rule="error", reason="ZeroDivisionError: division by zero")
+    after[1] = replace(after[1], interventions=(fault,))
+    verdict = gates.improvement_gate(scored(BEFORE), after)
+    assert (verdict.accepted, verdict.gate, verdict.numbers["faults"]) == (False, "probe", 1)
+    assert verdict.reason == "a hook broke in 1 trials: ZeroDivisionError: division by zero"
+    assert verdict.score_after == 5.0
+
+
+# -- static policy and probe --------------------------------------------------------------------------------------
+
+
+def test_static_names_file_line_and_breach(tmp_path: Path) -> None:
+    loaded = folder(
+        tmp_path / "h", actions=HOOKS + "import os\n\n\ndef check(call, view):\n    return open(call.name)\n"
+    )
+    verdict = gates.static_gate(loaded)
+    assert (verdict.accepted, verdict.gate, verdict.numbers) == (False, "static", {"problems": 2})
+    assert "actions.py:4 import of 'os'" in verdict.reason
+    assert "actions.py:8 use of 'open'" in verdict.reason
+
+
+def test_static_rejects_stray_files(tmp_path: Path) -> None:
+    loaded = folder(tmp_path / "h", skills="def brief(opening, policy):\n    return ''\n")
+    (loaded.path / "helper.py").write_text("x = 1\n")
+    verdict = gates.static_gate(harness.load(loaded.path))
+    assert "helper.py" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "layer, source, told",
+    [
+        ("contract", "def describe(tool):\n    return tool['descriptoin']\n", "KeyError"),
+        ("skills", "def brief(opening, policy):\n    return 7\n", "brief"),
+        ("actions", "def check(call, view):\n    return 1 / 0\n", "ZeroDivisionError"),
+        ("actions", "def check(call, view):\n    while True:\n        pass\n", "check"),
+        ("regulation", "def observe(call, result, view):\n    return 5\n", "observe"),
+        ("regulation", "def on_reply(text, view):\n    return None\n", "on_reply"),
+        ("regulation", HOOKS + "def on_reply(text, view):\n    return Refuse('No.', '', 'x')\n", "option"),
+    ],
+)
+def test_probe_rejects_a_hook_that_breaks(layer: str, source: str, told: str, tmp_path: Path) -> None:
+    verdict = gates.probe_gate(folder(tmp_path / "h", **{layer: source}), bench(), "0")
+    assert (verdict.accepted, verdict.gate) == (False, "probe")
+    assert verdict.reason.startswith("a hook breaks on a plain call: ")
+    assert told in verdict.reason
+
+
+@pytest.mark.parametrize("start", ["empty", "airline"])
+def test_the_shipped_harnesses_pass(start: str) -> None:
+    assert gates.static_gate(harness.load(start)) is None
+    assert gates.probe_gate(harness.load(start), bench(), "0") is None
+
+
+def test_every_tool_is_probed_with_every_argument(tmp_path: Path) -> None:
+    """A hook that breaks on the last argument of one tool only is found."""
+    for tool in bench().tools:
+        for name in tool["parameters"].get("properties", {}):
+            assert name in gates._sample(tool)
+    source = HOOKS + (
+        "def check(call, view):\n"
+        "    if call.name == 'update_reservation_baggages':\n        return Rewrite({'x': call.arguments['payment_id'] + 1})\n"
+        "    return Allow()\n"
+    )
+    assert gates.probe_gate(folder(tmp_path / "h", actions=source), bench(), "0").gate == "probe"
+
+
+# -- leak ---------------------------------------------------------------------------------------------------------
+
+
+def test_leak_names_the_fact(tmp_path: Path) -> None:
+    training = trials("airline", "sim/flawless", "empty", 10)
+    user = next(
+        c.arguments["user_id"]
+        for t in training
+        for m in t.messages
+        for c in m.calls
+        if "user_id" in c.arguments
+    )
+    guard = {"kind": "contract_hint", "tool": "calculate", "text": f"Not for {user}."}
+    verdict = gates.leak_gate(edited(guard, tmp_path), training, bench())
+    assert (verdict.accepted, verdict.gate) == (False, "leak")
+    assert f"user id: {user}" in verdict.reason
+    assert f"user id: {user}" in verdict.numbers["facts"]
+    clean = {**guard, "text": "Cancel within 24 hours of booking; $50 a bag."}
+    assert gates.leak_gate(edited(clean, tmp_path / "clean"), training, bench()) is None
+
+
+def edited(guard: dict[str, Any], out: Path, start: str = "empty") -> Candidate:
+    made = RulesEditor().edit(harness.load(start).path, spec_of(guard), out / "candidate")
+    assert made.outcome == "edited"
+    return made
+
+
+# -- legal actions ------------------------------------------------------------------------------------------------
+
+
+def replays(loaded: Harness, recorded: list[Trajectory]) -> list[Any]:
+    return list(gates.replays_of(recorded, loaded, bench(), seat()).values())
+
+
+def test_a_candidate_that_refuses_a_legal_call_is_rejected_with_that_call(tmp_path: Path) -> None:
+    source = HOOKS + (
+        "def check(call, view):\n"
+        "    if call.name == 'cancel_reservation':\n        return Refuse('Never.', 'Deny it.', 'never_cancel')\n"
+        "    return Allow()\n"
+    )
+    recorded = passing(n=20)
+    cancels = [
+        (t, c) for t in recorded for m in t.messages for c in m.calls if c.name == "cancel_reservation"
+    ]
+    assert cancels, "some passing trial cancels"
+    verdict = gates.legal_gate(replays(folder(tmp_path / "h", actions=source), recorded))
+    trajectory, act = cancels[0]
+    assert (verdict.accepted, verdict.gate) == (False, "legal")
+    assert verdict.reason == (
+        f"refused an act of passing trial {trajectory.key[:8]}: cancel_reservation "
+        f'{{"reservation_id": "{act.arguments["reservation_id"]}"}} (rule never_cancel: Never. Deny it.)'
+    )
+    assert verdict.numbers["differences"] == len(cancels)
+    assert verdict.numbers["shown"][0]["trial"] == trajectory.key
+    assert len(verdict.numbers["shown"]) == min(20, len(cancels))
+
+
+def test_a_candidate_that_alters_a_legal_call_is_rejected_with_both_forms(tmp_path: Path) -> None:
+    guard = {"kind": "canonical_argument", "argument": "reservation_id", "transform": ["lower"]}
+    verdict = gates.legal_gate(replays(harness.load(edited(guard, tmp_path).path), passing()))
+    assert (verdict.gate, verdict.numbers["shown"][0]["what"]) == ("legal", "altered")
+    assert "(rule canonical_reservation_id: " in verdict.reason
+    assert "→" in verdict.reason
+
+
+def test_the_human_harness_passes_on_flawless_trials() -> None:
+    assert gates.legal_gate(replays(harness.load("airline"), passing(n=20))) is None
+
+
+def test_a_call_that_the_environment_rejected_may_change(tmp_path: Path) -> None:
+    """A passing trial that recovered from an error: the guard that prevents the error is legal."""
+    recorded = [t for t in trials("airline", "sim/large", "empty", 30) if t.success]
+    failed = [(t, c) for t in recorded for m in t.messages for c in m.calls if errored(t, c.id)]
+    assert failed, "some passing trial recovered from an error"
+    acts = [(c.name, c.arguments) for _, c in failed]
+    source = HOOKS + (
+        f"WRONG = {acts!r}\n\n\ndef check(call, view):\n    if (call.name, call.arguments) in WRONG:\n"
+        "        return Refuse('It fails.', 'Use the right form.', 'form')\n    return Allow()\n"
+    )
+    loaded = folder(tmp_path / "h", actions=source)
+    assert gates.legal_gate(replays(loaded, recorded)) is None
+    worse = folder(
+        tmp_path / "w", actions=source.replace("in WRONG", "in WRONG or call.name == 'get_user_details'")
+    )
+    assert gates.legal_gate(replays(worse, recorded)).gate == "legal"
+
+
+def errored(trajectory: Trajectory, call_id: str) -> bool:
+    return any(m.error and m.call_id == call_id for m in trajectory.messages)
+
+
+def test_a_hook_that_breaks_on_a_real_call_is_rejected_before_the_rerun(tmp_path: Path) -> None:
+    """The probe's plain arguments do not reach it, a recorded call does."""
+    source = HOOKS + (
+        "def check(call, view):\n"
+        "    if call.name == 'get_user_details' and '_' in call.arguments['user_id']:\n        return 1 / 0\n"
+        "    return Allow()\n"
+    )
+    loaded = folder(tmp_path / "h", actions=source)
+    assert gates.probe_gate(loaded, bench(), "0") is None
+    verdict = gates.legal_gate(replays(loaded, passing()))
+    assert (verdict.accepted, verdict.gate) == (False, "probe")
+    assert "first check in passing trial" in verdict.reason
+    assert "ZeroDivisionError" in verdict.reason
+
+
+def test_cheap_gates_stop_at_the_first(tmp_path: Path) -> None:
+    training = passing()
+    candidate = edited({"kind": "known_tools"}, tmp_path)
+    assert gates.cheap_gates(candidate, gates.loaded(candidate), training, bench()) is None
+    broken = folder(tmp_path / "b", actions="import os\n\n\ndef check(call, view):\n    return 1 / 0\n")
+    leaking = replace(candidate, path=broken.path, diff="+ mia_li_3668")
+    assert gates.cheap_gates(leaking, broken, training, bench()).gate == "static"
