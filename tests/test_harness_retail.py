@@ -77,9 +77,9 @@ def test_gold_plans_pass_untouched(how: str) -> None:
             if desk.view.kind(call.name) == "write":
                 desk.say("assistant", listing(call))
                 desk.say("user", "Yes, please proceed.")
-            started = time.perf_counter()
+            started = time.process_time()
             verdict = desk.check(call)
-            times.append(time.perf_counter() - started)
+            times.append(time.process_time() - started)
             assert verdict == Allow(), (task.id, call, verdict)
             desk.run(call)
             assert layer("regulation").on_reply("It has been changed.", desk.view) == Allow()

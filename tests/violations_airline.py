@@ -2,10 +2,12 @@
 
 Every case breaks one line of the airline policy while the environment accepts the call. Rows are found by
 what they are (tier, cabin, insurance, status); nothing here repeats a task of the benchmark.
+``PYTHONPATH=. python tests/violations_airline.py`` prints the file that ``ecdysis-lab check --violations`` reads.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -871,3 +873,14 @@ def cases() -> list[Case]:
         conduct_cases,
     )
     return [case for part in parts for case in part()]
+
+
+def record(case: Case) -> dict[str, Any]:
+    """A case as ``ecdysis-lab check --violations`` reads it."""
+    calls = [{"name": c.name, "arguments": c.arguments} for c in (case.bad, *case.before)]
+    messages = [{"role": role, "content": text} for role, text in case.talk]
+    return {"rule": f"{case.rule}: {case.what}", "call": calls[0], "messages": messages, "done": calls[1:]}
+
+
+if __name__ == "__main__":
+    print(json.dumps([record(case) for case in cases()], indent=1))
