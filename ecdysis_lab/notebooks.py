@@ -122,7 +122,10 @@ def parameters(namespace: Mapping[str, Any], *places: str) -> dict[str, Any]:
     found = {
         k: v
         for k, v in namespace.items()
-        if not k.startswith("_") and k not in IPYTHON_NAMES and not isinstance(v, ModuleType) and not callable(v)
+        if not k.startswith("_")
+        and k not in IPYTHON_NAMES
+        and not isinstance(v, ModuleType)
+        and not callable(v)
     }
     unknown = [k for k in found if k not in (*known, *places)]
     if unknown:

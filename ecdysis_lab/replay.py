@@ -58,12 +58,14 @@ class _Walk:
         self.trajectory, self.seat = trajectory, seat
         self.agent = HarnessedAgent("replay", harness, seat)
         self.environment = benchmark.environment(trajectory.trial.task_id)
-        self.executed = {c.id: c for m in trajectory.messages for c in m.calls}
-        self.results = {m.call_id: m for m in trajectory.messages if m.role == "tool"}
+        own = trajectory.messages if trajectory.context else ()  # imported ones: what was seen is what ran
+        self.executed = {c.id: c for m in own for c in m.calls}
+        self.results = {m.call_id: m for m in own if m.role == "tool"}
         acts = trajectory.interventions
         self.gave_way = {i.step for i in acts if i.action == "pass_through"}
         self.sent = {i.step: str(i.after) for i in acts if (i.hook, i.action) == ("on_reply", "rewrite")}
         self.differences: list[Difference] = []
+        self.pending: dict[str, Call] = {}  # calls of the latest message, as they ran
         self.same, self.calls, self.opened = True, 0, False
 
     def run(self) -> Replay:
@@ -96,6 +98,7 @@ class _Walk:
     def _judge(self, step: int, message: Message, answers: Sequence[str]) -> None:
         """One message by the candidate; ``answers`` are what followed it in the recorded context."""
         ran = [self.executed.get(c.id, c) for c in message.calls]
+        self.pending = {c.id: c for c in ran}
         verdicts = self.agent._judge(message)
         if any(a.startswith((REFUSED, REPLY_STOPPED)) for a in answers):
             for verdict, answer in zip(verdicts, answers, strict=False):
@@ -116,9 +119,8 @@ class _Walk:
         arguments = call.arguments
         if isinstance(verdict, Rewrite) and verdict.arguments is not None:
             arguments = verdict.arguments
-        if (
-            call.id in self.results and self.results[call.id].error
-        ):  # what the environment rejected may change
+        result = self.results.get(call.id)
+        if result is not None and result.error:  # what the environment rejected may change
             self.same &= not isinstance(verdict, Refuse) and arguments == ran.arguments
         elif isinstance(verdict, Refuse):
             self._differs(step, "refused", tool_key(call), verdict, f"{verdict.reason} {verdict.option}")
@@ -138,7 +140,7 @@ class _Walk:
 
     def _observe(self, message: Message) -> None:
         """Bring the environment through the call, and compare the harness's note with the recorded one."""
-        call = self.executed.get(message.call_id, Call(message.name, {}, message.call_id))
+        call = self.pending.get(message.call_id, Call(message.name, {}, message.call_id))
         recorded = self.results.get(message.call_id, message)
         self.calls += 1
         self.environment.call(call)

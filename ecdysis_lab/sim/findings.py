@@ -260,7 +260,7 @@ def _silent(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
         return
     last = next((e for e in reversed(excerpt.events) if e.kind == "assistant"), None)
     if last is not None:
-        text = "Before you close, state every figure, number and fact that the user asked for, in plain digits or words."
+        text = "Before you close, state every figure, number and fact that the user asked for."
         guard = {"kind": "procedure", "text": text, "when": ""}
         yield "The agent closes without telling what was asked.", text, guard, excerpt, excerpt.cite(last)
 

@@ -93,8 +93,9 @@ class Script:
     def _deny(self) -> Generator[Act, str, None]:
         """A blunder: read what is there, then turn the customer away."""
         yield from self._identify()
-        for call in [c for c in self._opening_plan() if self.scene.kinds.get(c.name) == "read"]:
-            yield call  # noqa: UP028 - a list takes no results, which are sent in here
+        reads = [c for c in self._opening_plan() if self.scene.kinds.get(c.name) == "read"]
+        for call in reads:  # noqa: UP028 - a list takes no results, which are sent in here
+            yield call
         self.log[self.at("deny")[0].name] = "fatal"
         yield from self._say(DENIED)
 

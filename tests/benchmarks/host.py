@@ -12,6 +12,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,17 +124,15 @@ def trial_overhead(tasks: int = 15, repeats: int = 3) -> float:
     bench, setup = benchmarks.load("tau2/airline"), Setup("tau2/airline", "sim/flawless")
     chosen = bench.tasks("train", tasks)
     paths = {name: harnesses.load(name).path for name in ("empty", "airline")}
-    best: dict[str, list[float]] = {name: [] for name in paths}
+    best = dict.fromkeys(paths, 0.0)
     for task in chosen:
-        for name, path in paths.items():
-            run_trial(setup, task, path, 0)  # warm: sources compiled, fork server up
-        times = {name: [] for name in paths}  # type: dict[str, list[float]]
-        for _ in range(repeats):
+        times: dict[str, list[float]] = {name: [] for name in paths}
+        for _ in range(1 + repeats):  # the first warms up: sources compiled, fork server started
             for name, path in paths.items():
-                times[name].append(timed(lambda p=path: run_trial(setup, task, p, 0)))
+                times[name].append(timed(partial(run_trial, setup, task, path, 0)))
         for name in paths:
-            best[name].append(min(times[name]))
-    return round(sum(best["airline"]) / sum(best["empty"]) - 1, 4)
+            best[name] += min(times[name][1:])
+    return round(best["airline"] / best["empty"] - 1, 4)
 
 
 def main() -> None:
