@@ -60,17 +60,25 @@ def quiet(trajectory: Trajectory, loaded: Harness) -> None:
 # -- its own harness ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("start", ["empty", "airline"])
-def test_under_its_own_harness_nothing_changes(start: str) -> None:
+@pytest.mark.parametrize("start", ["empty", "airline", "airline without advice"])
+def test_under_its_own_harness_nothing_changes(start: str, tmp_path: Path) -> None:
+    """Without contract and skills the slips come out, and the rules have more to do."""
+    loaded = harness.load(start.split()[0])
+    if "without" in start:
+        loaded = harness.switch(loaded, tmp_path / "h", layers={"contract": False, "skills": False})
     acts: Counter[str] = Counter()
     calls = errors = 0
-    for trajectory in trials("airline", "sim/small", start, 20):
-        quiet(trajectory, harness.load(start))
+    for trajectory in trials("airline", "sim/small", str(loaded.path), 20):
+        quiet(trajectory, loaded)
         acts.update(i.action for i in trajectory.interventions)
-        calls += through(trajectory, harness.load(start)).calls
+        calls += through(trajectory, loaded).calls
         errors += sum(m.error for m in trajectory.messages)
     assert calls > 50
-    assert errors > 3 if start == "empty" else {"rewrite", "refuse"} <= set(acts)
+    if start == "empty":
+        assert (errors > 3, acts) == (True, Counter())
+    else:
+        assert acts["rewrite"] > 1
+        assert acts["refuse"] > 1 or start == "airline"
 
 
 @pytest.mark.parametrize("source", [STOP_REPLIES, SIGN_REPLIES], ids=["given way", "reply rewritten"])
