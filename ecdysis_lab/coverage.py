@@ -1,21 +1,43 @@
 """Coverage of a set of failures: execution paths, defects, and how well it stands for all of them.
 
-Coverage is the mean of three shares: tool-outcome bigrams seen, (pattern, failed check) pairs seen, and how
-closely every failure is matched by a chosen one. It is monotone and submodular.
+Coverage is a weighted mean of three shares, monotone and submodular:
+
+- paths: tool-outcome bigrams seen;
+- defects: (pattern, failed check) and (pattern, what went wrong) pairs seen, each further pair of one pattern
+  counting less (square root), so that a new pattern comes before a new face of a known one;
+- representativeness: how closely every failure is matched by a chosen one in what went wrong and what was said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ecdysis_lab.distance import bigrams, columns_of, indicator
+from ecdysis_lab.distance import bigrams, columns_of, indicator, texts_of
 from ecdysis_lab.records import Failure, Patterns
 
 if TYPE_CHECKING:
     import numpy as np
 
+Pair = tuple[int, str]
+WRONG = "wrong: "  # marks a pair that says what went wrong, not which check failed
 REFERENCES = 400  # failures that stand for all others in the representativeness
+# Paths, defects, representativeness: did best in tests/benchmarks/subset.py. Paths alone chase odd trials.
+WEIGHTS = (1 / 9, 4 / 9, 4 / 9)
+
+
+def _pairs(failure: Failure, label: int, wrong: str) -> frozenset[Pair]:
+    """Defect pairs of a failure; noise has no pattern that a check could fail in, only what went wrong."""
+    checks = failure.failed_checks or ("",)
+    return frozenset([(label, WRONG + wrong), *((label, check) for check in checks if label >= 0)])
+
+
+def _weight(pairs: Iterable[Pair]) -> float:
+    """Square root of the pairs of each pattern; every kind of noise is a pattern of its own."""
+    counts = Counter(label if label >= 0 else (label, what) for label, what in pairs)
+    return sum(math.sqrt(n) for n in counts.values())
 
 
 class Coverage:
@@ -32,55 +54,62 @@ class Coverage:
         import numpy as np
 
         label = {key: p.id for p in patterns.patterns for key in p.members}
+        texts = [texts_of(f) for f in failures]
         self.labels = [label.get(f.key, -1) for f in failures]
         self.steps = [bigrams(f.path) for f in failures]
-        self.pairs = [
-            frozenset((j, check) for check in f.failed_checks or ("",)) if j >= 0 else frozenset()
-            for f, j in zip(failures, self.labels, strict=True)
-        ]
-        self.all_steps = frozenset().union(*self.steps)
-        self.all_pairs = frozenset[tuple[int, str]]().union(*self.pairs)
+        self.pairs = [_pairs(f, j, t[0]) for f, j, t in zip(failures, self.labels, texts, strict=True)]
+        self.n_steps = max(len(frozenset().union(*self.steps)), 1)
+        self.all_weight = _weight(frozenset[Pair]().union(*self.pairs)) or 1.0
         n = len(failures)
-        rng = np.random.default_rng(seed)
-        chosen = np.sort(rng.choice(n, min(n, REFERENCES), replace=False))
-        self.similar = self._similarity(chosen)  # (n, references)
-        self.full = self.similar.max(axis=0, initial=0.0).sum()
+        chosen = np.sort(np.random.default_rng(seed).choice(n, min(n, REFERENCES), replace=False))
+        self.similar = self._similarity(texts, chosen)  # (n, references)
+        self.full = float(self.similar.max(axis=0, initial=0.0).sum()) or 1.0
         self.seen_steps: set[tuple[str, str]] = set()
-        self.seen_pairs: set[tuple[int, str]] = set()
+        self.seen_pairs: set[Pair] = set()
+        self.seen_by_label: Counter[int] = Counter()
         self.best = np.zeros(len(chosen), dtype=np.float32)
 
-    def _similarity(self, chosen: np.ndarray) -> np.ndarray:
-        """Jaccard of the paths; failures of another pattern count half."""
+    def _similarity(self, texts: Sequence[tuple[str, str]], chosen: np.ndarray) -> np.ndarray:
+        """Mean Jaccard of the words of both texts; failures of another pattern, and noise, count half."""
         import numpy as np
 
-        marks = indicator(self.steps, columns_of([self.all_steps]))
-        shared = marks @ marks[chosen].T
-        sizes = marks.sum(axis=1)
-        shared /= sizes[:, None] + sizes[None, chosen] - shared
+        parts = []
+        for part in (0, 1):
+            words = [frozenset(t[part].lower().split()) for t in texts]
+            marks = indicator(words, columns_of(words))
+            shared = marks @ marks[chosen].T
+            sizes = marks.sum(axis=1)
+            union = sizes[:, None] + sizes[None, chosen] - shared
+            parts.append(np.divide(shared, union, out=np.ones_like(shared), where=union > 0))
+        mean = (parts[0] + parts[1]) / 2
         labels = np.array(self.labels)
         same = (labels[:, None] == labels[None, chosen]) & (labels[:, None] >= 0)
-        same[chosen, range(len(chosen))] = True  # noise is like itself only
-        out: np.ndarray = np.where(same, shared, 0.5 * shared)
-        return out
+        same[chosen, range(len(chosen))] = True
+        return np.where(same, mean, 0.5 * mean)
 
-    def parts(self, i: int) -> tuple[float, float, float]:
-        """What failure ``i`` would add: new bigrams, new pairs, representativeness gained."""
+    def parts(self, i: int) -> tuple[int, int, float]:
+        """What failure ``i`` would add: new bigrams, new pairs, representativeness as a share."""
         import numpy as np
 
-        closer = float(np.maximum(self.similar[i] - self.best, 0.0).sum() / self.full) if self.full else 0.0
+        closer = float(np.maximum(self.similar[i] - self.best, 0.0).sum()) / self.full
         return len(self.steps[i] - self.seen_steps), len(self.pairs[i] - self.seen_pairs), closer
 
     def gain(self, i: int) -> float:
         """Coverage that failure ``i`` would add, in [0, 1]."""
         steps, pairs, closer = self.parts(i)
-        terms = (steps / max(len(self.all_steps), 1), pairs / max(len(self.all_pairs), 1), closer)
-        return sum(terms) / 3 if self.all_pairs else (terms[0] + terms[2]) / 2
+        defects = 0.0
+        if pairs:
+            known = self.seen_by_label[self.labels[i]] if self.labels[i] >= 0 else 0
+            defects = math.sqrt(known + pairs) - math.sqrt(known)  # one pair at most where it is noise
+        shares = (steps / self.n_steps, defects / self.all_weight, closer)
+        return sum(w * s for w, s in zip(WEIGHTS, shares, strict=True))
 
     def add(self, i: int) -> None:
         """Count failure ``i`` as chosen."""
         import numpy as np
 
         self.seen_steps |= self.steps[i]
+        self.seen_by_label[self.labels[i]] += len(self.pairs[i] - self.seen_pairs)
         self.seen_pairs |= self.pairs[i]
         np.maximum(self.best, self.similar[i], out=self.best)
 
@@ -88,19 +117,19 @@ class Coverage:
         """Coverage after each failure of an order, from nothing; shape (len(order),)."""
         import numpy as np
 
-        def share(sets: Sequence[frozenset[object]], total: int) -> np.ndarray:
-            seen: set[object] = set()
-            counts = []
-            for i in order:
-                seen |= sets[i]
-                counts.append(len(seen))
-            return np.array(counts, dtype=float) / max(total, 1)
-
-        if not len(order):
+        steps: set[tuple[str, str]] = set()
+        counts: Counter[int | Pair] = Counter()
+        pairs: set[Pair] = set()
+        defects, rows = 0.0, []
+        for i in order:
+            steps |= self.steps[i]
+            for pair in self.pairs[i] - pairs:
+                group = pair[0] if pair[0] >= 0 else pair
+                defects += math.sqrt(counts[group] + 1) - math.sqrt(counts[group])
+                counts[group] += 1
+            pairs |= self.pairs[i]
+            rows.append((len(steps) / self.n_steps, defects / self.all_weight))
+        if not rows:
             return np.zeros(0)
-        best = np.maximum.accumulate(self.similar[list(order)], axis=0).sum(axis=1)
-        closer = best / self.full if self.full else np.zeros(len(order))
-        steps = share(self.steps, len(self.all_steps))  # type: ignore[arg-type]
-        if not self.all_pairs:
-            return np.asarray((steps + closer) / 2)
-        return np.asarray((steps + share(self.pairs, len(self.all_pairs)) + closer) / 3)  # type: ignore[arg-type]
+        best = np.maximum.accumulate(self.similar[list(order)], axis=0).sum(axis=1) / self.full
+        return np.asarray(np.column_stack([np.array(rows), best]) @ np.array(WEIGHTS))

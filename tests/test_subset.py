@@ -65,8 +65,9 @@ def test_reasons_tell_the_new_step_and_the_new_check() -> None:
     patterns = grouped([*A, other])
     subset = pick_quarter([*A, other], patterns, budget=2)
     assert subset.keys[0] == other.key  # it covers all that the others do, and more
-    assert "with the failed check communicate, db" in subset.picks[0].reason
+    assert "opens pattern 0 (cause 0) with the failed check communicate, db" in subset.picks[0].reason
     assert "adds 4 new tool steps, e.g. book:error → cry:error" in subset.picks[0].reason
+    assert "adds 1 new tool step, e.g. book:error → <end>" in subset.picks[1].reason
     assert subset.coverage[0] < subset.coverage[1] <= 1.0
 
 
@@ -163,14 +164,15 @@ def test_noise_takes_at_most_its_share() -> None:
 def test_all_noise_is_not_capped_away() -> None:
     subset = pick_quarter(NOISE, grouped(noise=NOISE), budget=2)
     assert len(subset.picks) == 2
-    assert all("(noise)" in p.reason for p in subset.picks)
+    assert subset.picks[0].reason.startswith("It fits no pattern (Writes none. Last call odder")
+    assert "adds 3 new tool steps" in subset.picks[1].reason  # the same wrong, on another path
 
 
 def test_identical_failures_fill_the_budget_and_say_so() -> None:
     subset = pick_quarter(A, grouped(A), budget=3)
     assert subset.coverage == (1.0, 1.0, 1.0)
     assert subset.picks[1].gain == 0.0
-    assert subset.picks[1].reason == "It repeats what is covered (pattern 0); it fills the budget."
+    assert subset.picks[1].reason == "It repeats what is covered of pattern 0; it fills the budget."
 
 
 def test_empty_and_single() -> None:
