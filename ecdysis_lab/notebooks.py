@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -96,7 +96,9 @@ def _execute(path: Path, out: Path, parameters: dict[str, Any]) -> int:
     return 0
 
 
-def parameters(namespace: Mapping[str, Any], *places: str) -> dict[str, Any]:
+def parameters(
+    namespace: Mapping[str, Any], *places: str, fields: Sequence[str] | None = None
+) -> dict[str, Any]:
     """The parameters that a notebook holds right after its parameters cell, in a second cell.
 
     Call it before anything else is defined, so that a parameter that papermill injected under an unknown name is
@@ -105,20 +107,18 @@ def parameters(namespace: Mapping[str, Any], *places: str) -> dict[str, Any]:
     Parameters
     ----------
     namespace : ``globals()`` of the notebook. places : parameters that are not fields of the experiment.
+    fields : names that the notebook's own work takes; None takes the fields of
+        :class:`ecdysis_lab.config.ExperimentConfig`.
 
     Returns
     -------
-    Fields of :class:`ecdysis_lab.config.ExperimentConfig` that the notebook sets.
+    Those fields that the notebook sets.
 
     Raises
     ------
     LabError: an unknown parameter; the choices are listed.
     """
-    from dataclasses import fields
-
-    from ecdysis_lab.config import ExperimentConfig
-
-    known = [f.name for f in fields(ExperimentConfig)]
+    known = list(fields) if fields is not None else _experiment_fields()
     found = {
         k: v
         for k, v in namespace.items()
@@ -131,3 +131,11 @@ def parameters(namespace: Mapping[str, Any], *places: str) -> dict[str, Any]:
     if unknown:
         raise LabError(f"unknown parameter {unknown[0]!r}; choose from {', '.join((*known, *places))}")
     return {k: v for k, v in found.items() if k in known}
+
+
+def _experiment_fields() -> list[str]:
+    from dataclasses import fields
+
+    from ecdysis_lab.config import ExperimentConfig
+
+    return [f.name for f in fields(ExperimentConfig)]

@@ -1,0 +1,161 @@
+"""Where ``patterns.ipynb`` gets its failures: a file or folder of traces, or a training run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from ecdysis_lab.distance import Weights
+from ecdysis_lab.failures import find_failures
+from ecdysis_lab.importers import load
+from ecdysis_lab.records import Disclosure, Failure, LabError, Trajectory
+from ecdysis_lab.store import Store, commit_hash
+
+if TYPE_CHECKING:
+    from ecdysis_lab.figures import Footer
+
+SMOKE_FAILURES = 20
+
+
+@dataclass(frozen=True)
+class Source:
+    """Failures with where they came from.
+
+    Parameters
+    ----------
+    name : of the file or run, for file names and footers. failures : with their trajectories.
+    counts : one line on what was read. damaged : lines on records left out.
+    """
+
+    name: str
+    failures: tuple[Failure, ...]
+    counts: str
+    damaged: tuple[str, ...] = ()
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any failure is of a simulated model."""
+        return any(f.model.startswith("sim/") for f in self.failures)
+
+    def footer(self, embedder: str, tokens_seen: float, seed: int) -> Footer:
+        """Footer of the figures."""
+        from ecdysis_lab.figures import Footer
+
+        models = sorted({f.model for f in self.failures})
+        return Footer(self.name, commit_hash(), seed, models, embedder, tokens_seen, self.simulated)
+
+
+def open_source(
+    source: str,
+    data: Path | str,
+    threshold: float = 1.0,
+    disclosure: str = "checks",
+    smoke: bool = False,
+) -> Source:
+    """Read failures.
+
+    Parameters
+    ----------
+    source : file or folder of traces (any format of ``importers``), or a run folder, of which round 1 of the
+        first trained arm is read; an empty string takes the newest run in ``data``.
+    data : the data folder. threshold : ``failure_threshold`` λ. disclosure : what a card may tell.
+    smoke : keep the first 20 failures only.
+
+    Raises
+    ------
+    LabError: nothing there, a run without training failures, or a wrong threshold or disclosure.
+    """
+    path = Path(source).expanduser() if source else _newest(Path(data))
+    is_run = (path / "config.json").is_file() and not (path / "trials.sqlite").exists()
+    damaged: tuple[str, ...] = ()
+    if is_run:
+        trajectories, counts = _of_run(path)
+    else:
+        got = load(path)
+        trajectories, counts = list(got.trajectories), got.counts()
+        damaged = tuple(f"{d.file}, record {d.record}, {d.field}: {d.what}" for d in got.damaged)
+    scenario = _scenarios(trajectories) if disclosure == "scenario" else None
+    found = find_failures(trajectories, threshold, cast(Disclosure, disclosure), scenario=scenario)
+    if smoke:
+        found = found[:SMOKE_FAILURES]
+    return Source(path.stem, tuple(found), f"{counts}; {len(found)} failures below {threshold:g}", damaged)
+
+
+def _newest(data: Path) -> Path:
+    """The run with training failures that was written last."""
+    evidence = [f for f in data.glob("runs/*/rounds/*-1/failures.json") if f.stat().st_size > 2]
+    if not evidence:
+        raise LabError(
+            f"source: no run with failures in {data / 'runs'}; name a file or folder of traces, or a run"
+        )
+    return max(evidence, key=lambda f: (f.stat().st_mtime, str(f))).parents[2]
+
+
+def _of_run(folder: Path) -> tuple[list[Trajectory], str]:
+    """Trajectories of the failures of the first round, from the store that the run shares."""
+    import json
+
+    rounds = sorted(folder.glob("rounds/*-1/failures.json"))
+    keys = next(
+        (found for f in rounds if (found := [r["key"] for r in json.loads(f.read_text("utf-8"))])), None
+    )
+    if not keys:
+        raise LabError(f"source: run {folder.name} has no training failures in {folder / 'rounds'}")
+    stored = {t.key: t for t in Store(folder.parent.parent).trajectories(keys)}
+    missing = [k for k in keys if k not in stored]
+    if missing:
+        raise LabError(
+            f"source: {len(missing)} of {len(keys)} trials of run {folder.name} are not in the store "
+            f"{folder.parent.parent} (e.g. {missing[0]}); keep a run beside its trials.sqlite"
+        )
+    return [stored[k] for k in keys], f"{len(keys)} failures of run {folder.name}"
+
+
+def _scenarios(trajectories: list[Trajectory]) -> Callable[[str], str]:
+    """Task id -> hidden instructions, from the benchmark of the trajectories."""
+    from ecdysis_lab.benchmarks import load as benchmark
+
+    names = sorted({t.trial.benchmark for t in trajectories})
+    try:
+        tasks = [
+            task for name in names for split in ("train", "test") for task in benchmark(name).tasks(split)
+        ]
+    except LabError as error:
+        raise LabError(f"disclosure: scenario needs the benchmark of the traces; {error}") from None
+    text = {task.id: task.scenario for task in tasks}
+    return lambda task_id: text.get(task_id, "")
+
+
+def weights_of(text: str) -> Weights:
+    """Weights of the distance from ``text=3,path=0.5,checks=0.3``; parts left out keep their default.
+
+    Raises
+    ------
+    LabError: an unknown part, or a value that is no number of at least 0.
+    """
+    given: dict[str, Any] = {}
+    for part in (p.strip() for p in text.split(",") if p.strip()):
+        name, _, value = (p.strip() for p in part.partition("="))
+        if name not in ("text", "path", "checks"):
+            raise LabError(
+                f"weights: unknown part {name!r}; choose from text, path, checks, as in text=3,path=0.5"
+            )
+        try:
+            given[name] = float(value)
+        except ValueError:
+            raise LabError(f"weights.{name} must be a number, got {value!r}") from None
+    return Weights(**given)
+
+
+def live() -> bool:
+    """Whether a person sits at this kernel: a frontend says so by letting the kernel ask for input.
+
+    papermill, nbconvert and ``jupyter execute`` forbid input, as does plain Python, which has no kernel.
+    """
+    from IPython import get_ipython
+
+    kernel = getattr(get_ipython(), "kernel", None)
+    parent = kernel.get_parent() if kernel is not None else {}
+    return bool(parent.get("content", {}).get("allow_stdin", False))
