@@ -9,6 +9,8 @@ from ecdysis_lab.records import Editor, LabError
 
 REGISTRY: dict[str, str] = {
     "rules": "ecdysis_lab.editors.rules:RulesEditor",
+    "opencode": "ecdysis_lab.editors.opencode:OpenCodeEditor",
+    "litellm": "ecdysis_lab.editors.litellm:LiteLLMEditor",
 }
 
 
