@@ -172,6 +172,13 @@ def test_after_three_refusals_in_a_row_the_call_goes_through(stage: Make) -> Non
     )
 
 
+def test_a_call_that_went_through_is_judged_anew(stage: Make) -> None:
+    it = stage([ask(CANCEL)] * 8 + [say("Done.")], actions=refuse_if("True"))
+    it.user("Cancel it.")
+    assert it.acts == ([("check", "refuse")] * 3 + [("check", "pass_through")]) * 2
+    assert len(it.shop.calls) == 2
+
+
 def test_refusals_of_other_calls_start_the_count_again(stage: Make) -> None:
     other = replace(CANCEL, arguments={"id": "#W2"})
     script = [ask(CANCEL), ask(CANCEL), ask(other), ask(CANCEL), ask(CANCEL), ask(CANCEL), say("I give up.")]
