@@ -139,7 +139,7 @@ def parse(answer: str) -> list[Block]:
     if len(answer) > MAX_ANSWER_CHARS:
         raise ValueError(f"the answer has {len(answer)} characters, more than {MAX_ANSWER_CHARS}")
     blocks: list[Block] = []
-    lines = iter(answer.splitlines())
+    lines = iter(_lines(answer.replace("\r\n", "\n")))
     for line in lines:
         opened = OPENING.fullmatch(line)
         if opened is None:
@@ -173,7 +173,7 @@ def apply(blocks: list[Block], files: dict[str, str]) -> dict[str, str]:
     """
     after, wrong = dict(files), []
     for n, block in enumerate(blocks, 1):
-        lines = after.get(block.file, "").splitlines()
+        lines = _lines(after.get(block.file, ""))
         size, search = len(block.search), list(block.search)
         if not any(line.strip() for line in search):
             gap = ["", ""] if lines and block.file.endswith(".py") else []
@@ -196,6 +196,11 @@ def apply(blocks: list[Block], files: dict[str, str]) -> dict[str, str]:
     if wrong:
         raise ValueError("\n".join(wrong))
     return after
+
+
+def _lines(text: str) -> list[str]:
+    """Lines as \\n ends them; ``splitlines`` would also cut inside strings, at form feeds and the like."""
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def _text(lines: list[str]) -> str:
