@@ -10,7 +10,7 @@ from typing import Any
 
 from ecdysis_lab import llm
 from ecdysis_lab.config import ExperimentConfig
-from ecdysis_lab.records import Progress, Trajectory, Usage
+from ecdysis_lab.records import LabError, Progress, Trajectory, Usage
 
 
 @dataclass
@@ -167,9 +167,8 @@ class Experiment:
             for arm, models in tested.items()
         }
         used = self._used(trained, tested)
-        billed = [t for t in used if t.key in self.billing.keys]
-        reviews = [Usage(**r.usage) for _, rounds in trained.values() for r in rounds]
-        total, paid = _total(used) + sum(reviews, Usage()), _total(billed) + sum(reviews, Usage())
+        reviews = sum((Usage(**r.usage) for _, rounds in trained.values() for r in rounds), Usage())
+        total, paid = _total(used) + reviews, _total(self._billed(used)) + reviews
         return {
             "run_id": self.run.run_id,
             "commit": commit_hash(),
@@ -193,16 +192,20 @@ class Experiment:
 
         if arm == "direct" or "direct" not in tested:
             return {}
-        found = paired_difference(
-            tested["direct"][model], tested[arm][model], seed=self.config.seed, missing="drop"
-        )
+        try:
+            found = paired_difference(
+                tested["direct"][model], tested[arm][model], seed=self.config.seed, missing="drop"
+            )
+        except LabError:  # not one pair was scored on both sides; the counts say so
+            return {}
         return {"difference_ci95": list(found["ci95"]), "paired_trials": found["n_pairs"]}
 
     def _training(self, rounds: Sequence[Any], used: Sequence[Trajectory]) -> dict[str, Any]:
         """What ``summary.json`` says about the training of one arm."""
         hashes = {h for r in rounds for h in (r.harness, r.candidate) if h} | {self._start_hash()}
         trials = [t for t in used if t.trial.split == "train" and t.trial.harness in hashes]
-        usage = _total(trials) + sum((Usage(**r.usage) for r in rounds), Usage())
+        reviews = sum((Usage(**r.usage) for r in rounds), Usage())
+        usage, paid = _total(trials) + reviews, _total(self._billed(trials)) + reviews
         phases: dict[str, float] = {}
         for r in rounds:
             for phase, seconds in r.seconds.items():
@@ -214,6 +217,7 @@ class Experiment:
             "phase_seconds": phases,
             "wall_seconds": round(sum(phases.values()), 1),
             "cost_usd": usage.cost_usd,
+            "billed_usd": paid.cost_usd,
             "prompt_tokens": usage.prompt_tokens,
             "completion_tokens": usage.completion_tokens,
         }
@@ -224,16 +228,23 @@ class Experiment:
         return harness.load(self._start()).hash
 
     def _used(self, trained: Mapping[str, Any], tested: Mapping[str, Any]) -> list[Trajectory]:
-        """Every trajectory the experiment rests on, once."""
+        """Every trial the experiment rests on, once; the store may hold those of other runs as well."""
+        from ecdysis_lab import benchmarks
+
         found = {t.key: t for models in tested.values() for ts in models.values() for t in ts}
         hashes = {h for _, rounds in trained.values() for r in rounds for h in (r.harness, r.candidate) if h}
         if any(rounds for _, rounds in trained.values()):
-            hashes.add(self._start_hash())
-            filters = {"benchmark": self.config.benchmark, "model": self.config.model, "split": "train"}
-            for t in self.store.trajectories(harness=sorted(hashes), **filters):
-                if t.trial.seed in {self.config.seed * 1000 + i for i in range(self.config.trials)}:
-                    found[t.key] = t
+            c, setup = self.config, self.setup(self.config.model)
+            tasks = benchmarks.load(c.benchmark).tasks("train", c.train_tasks, c.seed)
+            seeds = [c.seed * 1000 + i for i in range(c.trials)]
+            mine = (h for h in sorted(hashes | {self._start_hash()}))
+            keys = [setup.trial(task, h, seed).key for h in mine for task in tasks for seed in seeds]
+            found |= {t.key: t for t in self.store.trajectories(keys=keys) if not t.reused_from}
         return list(found.values())
+
+    def _billed(self, used: Sequence[Trajectory]) -> list[Trajectory]:
+        """Those that this run had to run itself."""
+        return [t for t in used if t.key in self.billing.keys]
 
 
 def _total(trajectories: Sequence[Trajectory]) -> Usage:

@@ -118,7 +118,8 @@ def improvement_gate(before: Sequence[Trajectory], after: Sequence[Trajectory], 
 
     Parameters
     ----------
-    before, after : training trajectories of parent and candidate; both must cover the same pairs.
+    before, after : training trajectories of parent and candidate; both must cover the same pairs. Pairs in which
+        the user failed on either side are left out and counted; where that hides a success, the coverage is too thin.
     reused : how many results of ``after`` were taken over because nothing the model sees has changed.
 
     Raises
@@ -126,17 +127,24 @@ def improvement_gate(before: Sequence[Trajectory], after: Sequence[Trajectory], 
     LabError: a pair is missing on either side; it is named. An unscored trial never counts as a zero.
     """
     old, new = Scores(tuple(before)).by_pair(), Scores(tuple(after)).by_pair()
-    wanted = {(t.trial.task_id, t.trial.seed) for t in (*before, *after)}
+    blurred = {_pair(t) for t in (*before, *after) if t.status == "user_fault"}
+    wanted = {_pair(t) for t in (*before, *after)} - blurred
     missing = sorted(p for p in wanted if p not in old or p not in new)
     if missing:
-        raise LabError(
-            f"coverage: no score on both sides for task {missing[0][0]}, seed {missing[0][1]} ({len(missing)} in all)"
+        (task, seed), n = missing[0], len(missing)
+        raise LabError(f"coverage: no score on both sides for task {task}, seed {seed} ({n} in all)")
+    hidden = sorted(p for p in blurred if old.get(p, 0.0) > 0.0)
+    numbers: dict[str, Any] = {"pairs": len(wanted), "reused": reused, "user_faults": len(blurred)}
+    if hidden or not wanted:
+        why = (
+            f"the user failed in {len(hidden or blurred)} pairs that were scored before, so a loss could hide"
         )
-    broken = [t for t in after if t.faults]
+        return Verdict(False, "coverage", why, numbers=numbers)
     gained = tuple(sorted(f"{t}#{s}" for t, s in wanted if new[t, s] > old[t, s]))
     lost = tuple(sorted(f"{t}#{s}" for t, s in wanted if new[t, s] < old[t, s]))
-    sums = sum(old.values()), sum(new.values())
-    numbers = {"pairs": len(wanted), "reused": reused, "sign_test_p": sign_test_p(len(gained), len(lost))}
+    sums = sum(old[p] for p in wanted), sum(new[p] for p in wanted)
+    numbers |= {"sign_test_p": sign_test_p(len(gained), len(lost))}
+    broken = [t for t in after if t.faults]
     if broken:
         why = f"a hook broke in {len(broken)} trials: {broken[0].faults[0].reason[:160]}"
         return Verdict(False, "probe", why, *sums, gained, lost, {**numbers, "faults": len(broken)})
@@ -144,6 +152,10 @@ def improvement_gate(before: Sequence[Trajectory], after: Sequence[Trajectory], 
     word = "rises" if accepted else "stays" if sums[1] == sums[0] else "falls"
     reason = f"training score {word} from {sums[0]:g} to {sums[1]:g} of {len(wanted)}"
     return Verdict(accepted, "improvement", reason, *sums, gained, lost, numbers)
+
+
+def _pair(trajectory: Trajectory) -> tuple[str, int]:
+    return trajectory.trial.task_id, trajectory.trial.seed
 
 
 def cheap_gates(

@@ -49,7 +49,7 @@ def test_a_strict_rise_is_accepted() -> None:
     assert (verdict.score_before, verdict.score_after) == (2.0, 3.0)
     assert (verdict.gained, verdict.lost) == (("2#0",), ())
     assert verdict.reason == "training score rises from 2 to 3 of 5"
-    assert verdict.numbers == {"pairs": 5, "reused": 0, "sign_test_p": 1.0}
+    assert verdict.numbers == {"pairs": 5, "reused": 0, "user_faults": 0, "sign_test_p": 1.0}
 
 
 def test_the_smallest_rise_is_enough_and_equal_is_not() -> None:
@@ -102,6 +102,36 @@ def test_a_missing_pair_is_named_and_never_a_zero(side: str, how: str) -> None:
 def test_several_missing_pairs_are_counted() -> None:
     with pytest.raises(LabError, match=r"task 1, seed 0 \(5 in all\)"):
         gates.improvement_gate(scored(BEFORE), [])
+
+
+def faulted(trajectories: list[Trajectory], *pairs: tuple[str, int]) -> list[Trajectory]:
+    """The same, with user faults in these pairs."""
+    bad = [(t.trial.task_id, t.trial.seed) in pairs for t in trajectories]
+    return [
+        replace(t, status="user_fault", score=None) if b else t
+        for t, b in zip(trajectories, bad, strict=True)
+    ]
+
+
+def test_a_user_fault_is_left_out_on_both_sides_and_counted() -> None:
+    better = scored(dict(BEFORE) | {("2", 0): 1.0, ("3", 0): 1.0}, "b")
+    for before, after in (
+        (faulted(scored(BEFORE), ("3", 0)), better),
+        (scored(BEFORE), faulted(better, ("3", 0))),
+    ):
+        verdict = gates.improvement_gate(before, after)
+        assert (verdict.accepted, verdict.score_before, verdict.score_after) == (True, 2.0, 3.0)
+        assert (verdict.gained, verdict.numbers["pairs"], verdict.numbers["user_faults"]) == (("2#0",), 4, 1)
+
+
+def test_a_user_fault_never_hides_a_loss() -> None:
+    """A gain beside a success that is now a user fault: nobody knows whether the sum rises."""
+    better = faulted(scored(dict(BEFORE) | {("2", 0): 1.0}, "b"), ("1", 0))
+    verdict = gates.improvement_gate(scored(BEFORE), better)
+    assert (verdict.accepted, verdict.gate, verdict.score_after) == (False, "coverage", None)
+    assert verdict.reason.startswith("the user failed in 1 pairs")
+    nothing = gates.improvement_gate(faulted(scored({("1", 0): 1.0}), ("1", 0)), scored({("1", 0): 1.0}))
+    assert (nothing.accepted, nothing.gate) == (False, "coverage")
 
 
 def test_a_hook_that_broke_in_a_trial_rejects_whatever_the_score() -> None:

@@ -1,0 +1,409 @@
+"""The round loop on real environments: records, ledger, acceptance, and going on after a stop at any point."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+pytest.importorskip("tau2")
+
+from simlab import bench
+
+from ecdysis_lab import gates, harness, train
+from ecdysis_lab.editors.rules import RulesEditor
+from ecdysis_lab.records import Candidate, LabError, Spec, Trajectory
+from ecdysis_lab.review import Reviewer
+from ecdysis_lab.rollout import Setup
+from ecdysis_lab.rounds import RoundRecord, TrainConfig, Trained
+from ecdysis_lab.runs import RunFolder
+from ecdysis_lab.store import Store
+from ecdysis_lab.train import Trainer
+
+SETUP = Setup("tau2/airline", "sim/small")
+
+
+def config(**other: Any) -> TrainConfig:
+    small = {
+        "arm": "ecdysis",
+        "setup": SETUP,
+        "n_tasks": 12,
+        "trials": 2,
+        "rounds": 2,
+        "seed": 2,
+        "embedder": "tfidf",
+    }
+    return TrainConfig(**(small | other))
+
+
+class Lab:
+    """One training run in a folder; counts the trials that had to be run. ``like`` lends its finished trials."""
+
+    def __init__(self, root: Path, like: Lab | None = None, **other: Any) -> None:
+        self.root, self.config, self.ran = root, config(**other), Counter[str]()
+        if like is not None:
+            with sqlite3.connect(like.store.path) as source, sqlite3.connect(Store(root).path) as copy:
+                source.backup(copy)
+
+    def train(self, progress: Any = None) -> Trained:
+        self.run = RunFolder.open(self.root, "run", asdict(self.config))
+        self.store = Store(self.root)
+        return Trainer(self.config, self.run, self.store, progress=progress, on_new=self.note).train()
+
+    def note(self, trajectory: Trajectory) -> None:
+        self.ran[trajectory.key] += 1
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Trained]:
+    lab = Lab(tmp_path_factory.mktemp("done"))
+    return lab, lab.train()
+
+
+def plain(record: RoundRecord) -> dict[str, Any]:
+    """A record without times."""
+    data = asdict(record)
+    usage = {k: v for k, v in data["usage"].items() if k != "seconds"}
+    return {k: v for k, v in data.items() if k != "seconds"} | {
+        "usage": usage,
+        "phases": sorted(data["seconds"]),
+    }
+
+
+# -- a run ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_candidate_is_accepted_only_with_a_strict_rise(done: Any) -> None:
+    _, trained = done
+    assert trained.rounds
+    assert any(r.score_after is not None for r in trained.rounds), "some round reaches the rerun"
+    for record in trained.rounds:
+        rises = record.score_after is not None and record.score_after > record.score_before
+        assert (record.verdict == "accepted") == (rises and record.gate == "improvement")
+        assert (record.harness == record.candidate) == (record.verdict == "accepted")
+        if record.score_after is not None:
+            assert record.score_after - record.score_before == len(record.gained) - len(record.lost)
+
+
+def test_the_chain_of_harnesses(done: Any) -> None:
+    """Each round starts from what the one before left; the last one is frozen."""
+    lab, trained = done
+    now = harness.load("empty").hash
+    for record in trained.rounds:
+        now = record.candidate if record.verdict == "accepted" else now
+        assert record.harness == now
+    assert trained.harness.hash == now
+    kept = {p.name for p in lab.run.path("harness").iterdir()}
+    assert kept == {
+        harness.load("empty").hash,
+        *(r.candidate for r in trained.rounds if r.verdict == "accepted"),
+    }
+    assert all(harness.load(lab.run.path(f"harness/{h}")).hash == h for h in kept)
+
+
+def test_the_next_round_starts_at_the_accepted_score(done: Any) -> None:
+    _, trained = done
+    for one, two in zip(trained.rounds, trained.rounds[1:], strict=False):
+        assert two.score_before == (one.score_after if one.verdict == "accepted" else one.score_before)
+        assert two.failures == 24 - two.score_before
+
+
+def test_one_ledger_line_a_round(done: Any) -> None:
+    lab, trained = done
+    ledger = lab.run.ledger()
+    assert [(e["arm"], e["round"]) for e in ledger] == [("ecdysis", r.round) for r in trained.rounds]
+    for entry, record in zip(ledger, trained.rounds, strict=True):
+        assert entry["verdict"] == record.verdict
+        assert entry["reason"] == record.reason
+        if record.gate == "improvement":
+            assert entry["numbers"]["pairs"] == 24
+            assert 0 <= entry["numbers"]["sign_test_p"] <= 1
+            assert entry["diff_lines"] > 3
+
+
+def test_a_round_leaves_its_evidence(done: Any) -> None:
+    lab, trained = done
+    first = trained.rounds[0]
+    files = {p.name for p in lab.run.path("rounds/ecdysis-1").iterdir()}
+    wanted = {
+        "context.md",
+        "patterns.json",
+        "subset.json",
+        "failures.json",
+        "review.json",
+        "debate.json",
+        "record.json",
+    }
+    assert wanted | {"candidate.diff", "candidate-0"} <= files
+    review = lab.run.read_json("rounds/ecdysis-1/review.json")
+    assert [role for role, _ in review["turns"]] == ["analyst", "critic", "engineer"] * 2 + ["moderator"]
+    assert (
+        len(lab.run.read_json("rounds/ecdysis-1/subset.json")["picks"])
+        == first.subset
+        == -(-first.failures // 4)
+    )
+    cited = {e.split("#")[0] for c in review["spec"]["changes"] for e in c["evidence"]}
+    keys = {f["key"][:8] for f in lab.run.read_json("rounds/ecdysis-1/failures.json")}
+    assert cited
+    assert cited <= keys
+
+
+def test_planted_causes_stay_out_of_the_run_folder(done: Any) -> None:
+    lab, _ = done
+    for path in lab.run.folder.rglob("*"):
+        if path.is_file():
+            text = path.read_text(encoding="utf-8")
+            assert not any(word in text for word in ('"truth": {"', '"fatal"', '"slips"')), path
+
+
+def test_finished_trials_are_run_once(done: Any) -> None:
+    lab, _ = done
+    assert set(lab.ran.values()) == {1}
+    assert len(lab.store.keys()) >= len(lab.ran)
+    again = Lab(lab.root)
+    repeated = again.train()
+    assert again.ran == Counter()
+    assert [plain(r) for r in repeated.rounds] == [plain(r) for r in done[1].rounds]
+    assert len(again.run.ledger()) == len(repeated.rounds)
+
+
+def test_an_unchanged_trial_is_taken_over(done: Any) -> None:
+    """Of the rerun, only tasks whose replay differs are run; the ledger says how many were reused."""
+    lab, trained = done
+    for entry in (e for e in lab.run.ledger() if e["gate"] == "improvement"):
+        rerun = len(lab.store.trajectories(harness=entry["candidate"], split="train"))
+        taken = [
+            t for t in lab.store.trajectories(harness=entry["candidate"], split="train") if t.reused_from
+        ]
+        reran = rerun - len(taken)
+        assert reran + entry["numbers"]["reused"] == 24
+    assert trained.rounds
+
+
+# -- stops ------------------------------------------------------------------------------------------------------------
+
+
+class Once:
+    """Wraps a function so that one call of it is interrupted, before or after its work."""
+
+    def __init__(self, real: Callable[..., Any], nth: int = 1, after: bool = False) -> None:
+        self.real, self.left, self.after = real, nth, after
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        return lambda *a, **k: self(owner, *a, **k)
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        self.left -= 1
+        if self.left == 0 and not self.after:
+            raise KeyboardInterrupt
+        result = self.real(*args, **named)
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return result
+
+
+STOPS: dict[str, tuple[Any, str, int, bool]] = {
+    "editor, round 1": (RulesEditor, "edit", 1, False),
+    "editor, round 1, edited": (RulesEditor, "edit", 1, True),
+    "editor, round 2": (RulesEditor, "edit", 2, True),
+    "twentieth trial": (Lab, "note", 20, True),
+    "a trial of the rerun": (Lab, "note", 26, True),
+    "third turn of the debate": (Trainer, "_save", 3, True),
+    "the moderator": (Trainer, "_save", 7, True),
+    "evidence": (Trainer, "_evidence", 1, True),
+    "review": (Reviewer, "review", 1, True),
+    "evidence of the round written": (Trainer, "_save_round", 1, True),
+    "replays": (gates, "replays_of", 1, True),
+    "improvement": (gates, "improvement_gate", 1, True),
+    "judged": (Trainer, "_judge", 1, True),
+    "kept": (Trainer, "_keep", 2, True),
+    "in the ledger, not on record": (RunFolder, "append_ledger", 1, True),
+    "on record": (Trainer, "_write_record", 1, True),
+    "round 2 begins": (train, "find_failures", 2, False),
+}
+
+
+QUICK = (
+    "twentieth trial",
+    "the moderator",
+    "editor, round 1, edited",
+    "kept",
+    "in the ledger, not on record",
+)
+
+
+@pytest.mark.parametrize(
+    "where", [w if w in QUICK else pytest.param(w, marks=pytest.mark.slow) for w in STOPS]
+)
+def test_a_stop_anywhere_changes_nothing(
+    where: str, done: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no trial is in hand the finished ones are lent, so that any trial that is run is one too many."""
+    owner, name, nth, after = STOPS[where]
+    wanted_lab, wanted = done
+    rounds = 2 if "round 2" in where else 1
+    lab = Lab(tmp_path, None if "trial" in where else wanted_lab, rounds=rounds)
+    once = Once(getattr(owner, name), nth, after)
+    monkeypatch.setattr(owner, name, once)
+    with pytest.raises(KeyboardInterrupt):
+        lab.train()
+    found = lab.train()
+    assert once.left <= 0
+    assert [plain(r) for r in found.rounds] == [plain(r) for r in wanted.rounds[:rounds]]
+    assert found.harness.hash == wanted.rounds[rounds - 1].harness
+    assert [(e["round"], e["verdict"]) for e in lab.run.ledger()] == [
+        (r.round, r.verdict) for r in wanted.rounds[:rounds]
+    ]
+    if "trial" in where:
+        assert set(lab.ran) <= set(wanted_lab.ran)
+        assert set(lab.ran) == {t.key for t in lab.store.trajectories() if not t.reused_from}
+        assert sum(n > 1 for n in lab.ran.values()) <= 1, "at most the trial that was in hand"
+    else:
+        assert lab.ran == Counter()
+
+
+def test_other_evidence_under_the_same_round_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    lab = Lab(tmp_path)
+    monkeypatch.setattr(Trainer, "_save", Once(Trainer._save, 2, True))
+    with pytest.raises(KeyboardInterrupt):
+        lab.train()
+    monkeypatch.setattr(train, "random_quarter", train.pick_quarter)
+    monkeypatch.setattr(train, "pick_quarter", lambda failures, patterns, seed: train.all_failures(failures))
+    with pytest.raises(LabError, match="another context"):
+        lab.train()
+
+
+# -- verdicts that other editors earn ---------------------------------------------------------------------------------
+
+
+class Scripted:
+    """An editor that appends given sources; the class attribute tells what."""
+
+    name = "scripted"
+    sources: ClassVar[list[str]] = [""]
+    feedback: ClassVar[list[str]] = []
+
+    def edit(self, folder: Path, spec: Spec, out: Path, feedback: str = "") -> Candidate:
+        parent = harness.load(folder)
+        harness.copy(parent, out)
+        source = Scripted.sources[min(len(Scripted.feedback), len(Scripted.sources) - 1)]
+        Scripted.feedback = [*Scripted.feedback, feedback]
+        if source:
+            (out / "actions.py").write_text(source)
+        child = harness.load(out)
+        outcome = "edited" if child.hash != parent.hash else "no_change"
+        return Candidate(out, child.hash, parent.hash, harness.diff(parent, child), "scripted", outcome)
+
+
+Script = Callable[..., tuple[Lab, Trained]]
+
+
+@pytest.fixture
+def scripted(done: Any, tmp_path: Path) -> Script:
+    """Trains with these edits; the trials of the start harness are there already."""
+
+    def run(*sources: str, rounds: int = 1) -> tuple[Lab, Trained]:
+        Scripted.sources, Scripted.feedback = list(sources), []
+        lab = Lab(tmp_path, done[0], rounds=rounds, editor=f"{__name__}:Scripted")
+        return lab, lab.train()
+
+    return run
+
+
+HOOKS = "from ecdysis_lab.hooks import Allow, Refuse\n\n\n"
+SILENT = HOOKS + "def check(call, view):\n    return Allow()\n"
+DENY = HOOKS + "def check(call, view):\n    return Refuse('No.', 'Stop.', 'deny')\n"
+
+
+def test_no_change_ends_the_training(scripted: Script) -> None:
+    _, trained = scripted("", rounds=3)
+    assert [(r.verdict, r.gate, r.editor_calls) for r in trained.rounds] == [("no_change", "edit", 1)]
+
+
+def test_a_silent_edit_is_rejected_without_a_single_rerun(scripted: Script) -> None:
+    """Every model-visible byte is the same, so every result is taken over, and equal is rejected."""
+    lab, trained = scripted(SILENT)
+    (record,) = trained.rounds
+    assert (record.verdict, record.gate, record.score_after) == (
+        "rejected",
+        "improvement",
+        record.score_before,
+    )
+    assert lab.run.ledger()[0]["numbers"]["reused"] == 24
+    assert lab.ran == Counter()
+    assert trained.harness.hash == harness.load("empty").hash
+
+
+def test_a_refused_legal_act_goes_back_to_the_editor_once(scripted: Script) -> None:
+    lab, trained = scripted(DENY, DENY)
+    (record,) = trained.rounds
+    assert (record.verdict, record.gate, record.editor_calls, record.score_after) == (
+        "rejected",
+        "legal",
+        2,
+        None,
+    )
+    assert Scripted.feedback[0] == ""
+    assert Scripted.feedback[1].startswith("refused an act of passing trial ")
+    assert "(rule deny: No. Stop.)" in Scripted.feedback[1]
+    assert lab.ran == Counter(), "no rerun was paid for"
+    assert len(lab.run.ledger()) == 1
+
+
+def test_the_second_edit_may_be_better(scripted: Script) -> None:
+    _, trained = scripted(DENY, SILENT)
+    (record,) = trained.rounds
+    assert (record.gate, record.editor_calls) == ("improvement", 2)
+
+
+@pytest.mark.parametrize(
+    "source, gate, told",
+    [
+        ("import os\n", "static", "import of 'os'"),
+        ("def check(call, view):\n    return 1 / 0\n", "probe", "ZeroDivisionError"),
+        (SILENT + "\n\nNOTE = 'USER'\n", "leak", "user id"),
+    ],
+)
+def test_cheap_gates_reject_before_any_rerun(source: str, gate: str, told: str, scripted: Script) -> None:
+    if gate == "leak":
+        seen = [
+            c for a in map(bench().oracle, train_ids()) for c in a["actions"] if "user_id" in c["arguments"]
+        ]
+        source = source.replace("USER", seen[0]["arguments"]["user_id"])
+    lab, trained = scripted(source)
+    (record,) = trained.rounds
+    assert (record.verdict, record.gate, record.editor_calls) == ("rejected", gate, 1)
+    assert told in record.reason
+    assert lab.ran == Counter()
+
+
+def train_ids() -> list[str]:
+    return [t.id for t in bench().tasks("train", 12, 2)]
+
+
+def test_rejected_proposals_are_told_to_the_next_round(scripted: Script) -> None:
+    lab, trained = scripted(SILENT, rounds=2)
+    assert trained.rounds[0].verdict == "rejected"
+    text = lab.run.path("rounds/ecdysis-2/context.md").read_text()
+    told = text.partition("# Proposals rejected in earlier rounds\n")[2].partition("\n#")[0]
+    assert "→ improvement: training score stays from" in told
+
+
+def test_nothing_fails_ends_the_training(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, setup=Setup("tau2/airline", "sim/flawless"), n_tasks=3, trials=1)
+    trained = lab.train()
+    assert [(r.verdict, r.gate, r.failures) for r in trained.rounds] == [("no_failures", "failures", 0)]
+    assert lab.run.ledger()[0]["verdict"] == "no_failures"
+
+
+def test_no_rounds_leave_the_start(tmp_path: Path) -> None:
+    trained = Lab(tmp_path, rounds=0).train()
+    assert (trained.rounds, trained.harness.hash) == ((), harness.load("empty").hash)
