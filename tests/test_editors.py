@@ -309,10 +309,8 @@ def test_opencode_reports_a_broken_server(parent: harness.Harness, tmp_path: Pat
     )
     made = ran.candidate
     assert (made.outcome, made.diff) == ("failed", "")
-    assert made.notes == (
-        "opencode: the model did not answer: AI_APICallError: out of memory [key] (3 times in a row)",
-    )
-    assert (len(ran.requests), made.usage.calls, made.usage.attempts) == (3, 0, 3)
+    assert made.notes == ("opencode: the model did not answer: out of memory [key] (4 times in a row)",)
+    assert (len(ran.requests), made.usage.calls, made.usage.attempts) == (4, 0, 4)
     assert holds(tmp_path, CANARY) == []
 
 

@@ -199,7 +199,7 @@ def apply(blocks: list[Block], files: dict[str, str]) -> dict[str, str]:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines as \\n ends them; ``splitlines`` would also cut inside strings, at form feeds and the like."""
+    """Lines by line feeds alone; ``splitlines`` would also cut at form feeds and the like."""
     return text.removesuffix("\n").split("\n") if text else []
 
 

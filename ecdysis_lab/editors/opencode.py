@@ -34,7 +34,7 @@ TESTED = "1.18.33"
 OLDEST = (1, 1, 1)  # since then `permission` holds all rules
 INSTALL = f"`npm install -g opencode-ai@{TESTED}` brings it"
 PROVIDER, KEY = "lab", "ECDYSIS_EDITOR_KEY"
-ERRORS_IN_A_ROW = 3  # OpenCode itself repeats a failed request for as long as one lets it
+ERRORS_IN_A_ROW = 4  # OpenCode itself repeats a failed request for as long as one lets it
 PASSED_ON = ("PATH", "LANG", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
 SWITCHES = (
     "AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "PROJECT_CONFIG", "CLAUDE_CODE", "SHARE", "DEFAULT_PLUGINS",
