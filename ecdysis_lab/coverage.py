@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.distance import bigrams, columns_of, indicator, texts_of
 from ecdysis_lab.records import Failure, Patterns
@@ -64,6 +64,11 @@ class Coverage:
         chosen = np.sort(np.random.default_rng(seed).choice(n, min(n, REFERENCES), replace=False))
         self.similar = self._similarity(texts, chosen)  # (n, references)
         self.full = float(self.similar.max(axis=0, initial=0.0).sum()) or 1.0
+        self._step_rows, self._pair_rows = _Rows(self.steps), _Rows(self.pairs)
+        # Each kind of noise is a group of its own, apart from the patterns' numbers.
+        self._pair_groups = np.array(
+            [j if j >= 0 else -1 - k for (j, _), k in self._pair_rows.columns.items()]
+        )
         self.seen_steps: set[tuple[str, str]] = set()
         self.seen_pairs: set[Pair] = set()
         self.seen_by_label: Counter[int] = Counter()
@@ -117,19 +122,40 @@ class Coverage:
         """Coverage after each failure of an order, from nothing; shape (len(order),)."""
         import numpy as np
 
-        steps: set[tuple[str, str]] = set()
-        counts: Counter[int | Pair] = Counter()
-        pairs: set[Pair] = set()
-        defects, rows = 0.0, []
-        for i in order:
-            steps |= self.steps[i]
-            for pair in self.pairs[i] - pairs:
-                group = pair[0] if pair[0] >= 0 else pair
-                defects += math.sqrt(counts[group] + 1) - math.sqrt(counts[group])
-                counts[group] += 1
-            pairs |= self.pairs[i]
-            rows.append((len(steps) / self.n_steps, defects / self.all_weight))
-        if not rows:
+        if not len(order):
             return np.zeros(0)
-        best = np.maximum.accumulate(self.similar[list(order)], axis=0).sum(axis=1) / self.full
-        return np.asarray(np.column_stack([np.array(rows), best]) @ np.array(WEIGHTS))
+        chosen = np.asarray(order)
+        _, at = self._step_rows.first(chosen)
+        steps = np.bincount(at, minlength=len(chosen)).cumsum() / self.n_steps
+        pairs, at = self._pair_rows.first(chosen)
+        groups = self._pair_groups[pairs]
+        by_group = np.lexsort((at, groups))
+        _, starts, sizes = np.unique(groups[by_group], return_index=True, return_counts=True)
+        rank = np.arange(len(pairs)) - np.repeat(starts, sizes)  # of a pair among those of its pattern
+        gains = np.bincount(at[by_group], np.sqrt(rank + 1) - np.sqrt(rank), len(chosen))
+        best = np.maximum.accumulate(self.similar[chosen], axis=0).sum(axis=1) / self.full
+        return np.asarray(
+            np.column_stack([steps, gains.cumsum() / self.all_weight, best]) @ np.array(WEIGHTS)
+        )
+
+
+class _Rows:
+    """Sets of items as one flat array of item numbers, row after row."""
+
+    def __init__(self, sets: Sequence[Iterable[Any]]) -> None:
+        import numpy as np
+
+        self.columns = columns_of(sets)
+        rows = [sorted(self.columns[item] for item in s) for s in sets]
+        self.items = np.array([item for row in rows for item in row], dtype=np.int64)
+        self.ends = np.cumsum([0, *map(len, rows)])
+
+    def first(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Items of the rows in an order, each once, and the position in the order where each comes first."""
+        import numpy as np
+
+        starts = self.ends[order]
+        sizes = self.ends[order + 1] - starts
+        within = np.arange(sizes.sum()) - np.repeat(sizes.cumsum() - sizes, sizes)
+        found, first = np.unique(self.items[within + np.repeat(starts, sizes)], return_index=True)
+        return found, np.repeat(np.arange(len(order)), sizes)[first]

@@ -16,7 +16,7 @@ from ecdysis_lab.transcript import clean
 if TYPE_CHECKING:
     import numpy as np
 
-LANDMARKS = 800  # above this many failures the layout is computed from landmarks
+LANDMARKS = 500  # above this many failures the layout is computed from landmarks
 
 _STEP = re.compile(r"^\[\d+\] |(?<=: )\[\d+\] ", re.MULTILINE)
 _CALL = re.compile(r"\[\d+\] (call|ok) ")
@@ -231,18 +231,21 @@ def layout(matrix: np.ndarray) -> np.ndarray:
     n = len(matrix)
     if n < 2:
         return np.zeros((n, 2))
+    from scipy.linalg import eigh
+
     marks = np.unique(np.linspace(0, n - 1, min(n, LANDMARKS)).astype(int))
     squared = matrix[np.ix_(marks, marks)].astype(np.float64) ** 2
     means = squared.mean(axis=0)
-    values, axes = np.linalg.eigh(-0.5 * (squared - means - means[:, None] + squared.mean()))
-    values, axes = values[::-1][:2], axes[:, ::-1][:, :2]
+    inner = -0.5 * (squared - means - means[:, None] + squared.mean())
+    values, axes = eigh(inner, subset_by_index=[len(marks) - 2, len(marks) - 1])
+    values, axes = values[::-1], axes[:, ::-1]
     axes = axes * np.sign(
         axes[np.abs(axes).argmax(axis=0), range(axes.shape[1])]
     )  # eigenvectors have no sign
     scale = np.divide(1.0, np.sqrt(values), out=np.zeros_like(values), where=values > 1e-9)
     # Landmark scaling (de Silva and Tenenbaum 2004): the same formula places landmarks and the rest.
     spots = -0.5 * (matrix[:, marks].astype(np.float64) ** 2 - means) @ (axes * scale)
-    return spread(np.pad(spots, ((0, 0), (0, 2 - spots.shape[1]))))
+    return spread(spots)
 
 
 def spread(spots: np.ndarray) -> np.ndarray:
