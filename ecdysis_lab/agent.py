@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -30,6 +30,7 @@ from ecdysis_lab.hooks import (
 )
 from ecdysis_lab.host import HarnessFault, Host
 from ecdysis_lab.records import Completion, Environment, Intervention, Message, Usage
+from ecdysis_lab.seat import Seat, tool_key
 
 T = TypeVar("T")
 MAX_REFUSALS_IN_A_ROW = 3
@@ -37,30 +38,6 @@ MAX_REFUSALS_PER_TURN = 9
 MAX_MALFORMED = 3
 DESCRIBED_KEPT = 32
 _DESCRIBED: dict[tuple[str, str], list[dict[str, Any]]] = {}
-
-
-@dataclass(frozen=True)
-class Seat:
-    """What a benchmark gives every agent.
-
-    Parameters
-    ----------
-    system_prompt : its prompt with the policy in it. policy : the policy alone.
-    tools : schemas ``{"name", "description", "parameters", "kind"}``.
-    greeting : the agent's first message, which the benchmark sends itself.
-    max_steps : message limit of a trial.
-    """
-
-    system_prompt: str
-    policy: str
-    tools: Sequence[dict[str, Any]]
-    greeting: str = ""
-    max_steps: int = 200
-
-
-def tool_key(call: Call) -> str:
-    """Name and arguments of a call as one comparable string."""
-    return f"{call.name} {json.dumps(call.arguments, sort_keys=True, default=str)}"
 
 
 class HarnessedAgent:

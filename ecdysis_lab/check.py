@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ecdysis_lab.agent import tool_key
 from ecdysis_lab.gates import probe_gate
 from ecdysis_lab.harness import Harness, static_problems
 from ecdysis_lab.hooks import Call, Done, Refuse
@@ -22,6 +21,7 @@ from ecdysis_lab.host import Host
 from ecdysis_lab.records import Benchmark, Intervention, LabError, Trajectory
 from ecdysis_lab.replay import Replay, replay
 from ecdysis_lab.rollout import Setup, rollout, seat_of
+from ecdysis_lab.seat import tool_key
 from ecdysis_lab.store import Store
 
 

@@ -39,12 +39,13 @@ class Call:
     ----------
     name : tool name as in its schema.
     arguments : JSON object with the arguments the model gave.
-    id : identifier of the call inside its trajectory; empty where there is none.
+    id : identifier of the call inside its trajectory; empty where there is none. Calls compare without it, so that
+        ``done.call == call`` finds a repetition.
     """
 
     name: str
     arguments: dict[str, Any]
-    id: str = ""
+    id: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

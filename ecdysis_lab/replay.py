@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ecdysis_lab.agent import HarnessedAgent, Seat, tool_key
+from ecdysis_lab.agent import HarnessedAgent
 from ecdysis_lab.harness import Harness
 from ecdysis_lab.hooks import NOTE, REFUSED, REPLY_STOPPED, Allow, Call, Done, Refuse, Rewrite, Verdict
 from ecdysis_lab.records import Benchmark, Intervention, Message, Trajectory
+from ecdysis_lab.seat import Seat, tool_key
 
 NOT_THIS_ONE = "another call of the same message was refused"  # what the agent is told of its other calls
 

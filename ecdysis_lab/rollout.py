@@ -10,9 +10,10 @@ from typing import Any
 
 from ecdysis_lab import benchmarks, llm
 from ecdysis_lab import harness as harnesses
-from ecdysis_lab.agent import HarnessedAgent, Seat
+from ecdysis_lab.agent import HarnessedAgent
 from ecdysis_lab.benchmarks.users import UserSpec
 from ecdysis_lab.records import Progress, Task, Trajectory, Trial
+from ecdysis_lab.seat import Seat
 from ecdysis_lab.store import Store
 
 INFRA_RETRIES = 2

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from ecdysis_lab import benchmarks, harness, llm
-from ecdysis_lab.agent import MAX_MALFORMED, MAX_REFUSALS_PER_TURN, HarnessedAgent, Seat
+from ecdysis_lab.agent import MAX_MALFORMED, MAX_REFUSALS_PER_TURN, HarnessedAgent
 from ecdysis_lab.hooks import NOTE, REFUSED, REPLY_STOPPED, REWRITTEN, Call
 from ecdysis_lab.records import Completion, Message, Task, Usage
 from ecdysis_lab.rollout import Setup, run_trial
+from ecdysis_lab.seat import Seat
 
 HEAD = "from ecdysis_lab.hooks import Allow, Refuse, Rewrite\n"
 TOOLS: list[dict[str, Any]] = [

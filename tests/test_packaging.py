@@ -32,7 +32,7 @@ STAGES = (
     "sim",  # after the benchmarks: it alone asks them for gold
     "static harness",
     "sandbox host",
-    "agent",
+    "seat agent",
     "replay",
     "rollout",
     "transcript failures",

@@ -47,7 +47,6 @@ GUIDANCE = {
     "airport_form": "Give origin and destination as IATA codes of three letters.",
     "number_as_text": "total_baggages is an integer, not text.",
     "partial_flights": "Send every segment of the new itinerary, changed or not.",
-    "fee_omitted": "The total to pay includes fees for bags and insurance.",
     "forbidden_cancel": "Cancel only within 24 hours, or with insurance, or in business class.",
     "apology_certificate": "Send a certificate only where the policy says so.",
     "bag_padding": "Do not add a bag that the user does not need: only those asked for.",
@@ -128,11 +127,7 @@ def test_each_domain_has_its_kinds_of_slip() -> None:
         assert {s.cause for s in out.values()} == {"defect", "quirk"}
 
 
-DEAD = pytest.mark.xfail(strict=True, reason="no gold booking of the airline has insurance or a paid bag")
-LIVE = [
-    pytest.param(d, s, marks=[DEAD] if s.name == "fee_omitted" else [], id=f"{d}-{s.name}")
-    for d, s in EVERY_SLIP
-]
+LIVE = [pytest.param(d, s, id=f"{d}-{s.name}") for d, s in EVERY_SLIP]
 
 
 @pytest.mark.parametrize(("domain", "slip"), LIVE)

@@ -52,17 +52,6 @@ def _only_changed_leg(scene: Scene, call: Call | None) -> list[Call] | None:
     return changed(call, flights=flights[:1]) if len(flights) > 1 else None
 
 
-def _fee_missing(scene: Scene, call: Call | None) -> list[Call] | None:
-    assert call is not None
-    payments = call.arguments["payment_methods"]
-    if call.arguments.get("insurance") != "yes" and not call.arguments.get("nonfree_baggages"):
-        return None
-    short = 50 * call.arguments["nonfree_baggages"] or 30 * len(call.arguments["passengers"])
-    return changed(
-        call, payment_methods=[{**payments[0], "amount": payments[0]["amount"] - short}, *payments[1:]]
-    )
-
-
 def _forbidden_cancel(scene: Scene, call: Call | None) -> list[Call] | None:
     """Cancelling because the user insists; only where the gold plan leaves every booking alone."""
     if scene.writes or "cancel" not in scene.scenario.lower():
@@ -126,14 +115,6 @@ AIRLINE = (
         r"(every|all|entire|complete).{0,80}(segment|flight|leg)",
         share=0.15,
     ),
-    Slip(
-        "fee_omitted",
-        "call",
-        on("book_reservation")(_fee_missing),
-        r"(total|pay).{0,160}(bag|insurance)",
-        form=True,
-        share=0.3,
-    ),
     Slip("forbidden_cancel", "after", _forbidden_cancel, r"cancel.{0,200}(24|business|insurance)", share=0.4),
     Slip(
         "apology_certificate",
@@ -157,6 +138,6 @@ AIRLINE = (
         first_method,
         r"payment.{0,120}(user|named|chose)",
         quirk=True,
-        share=0.15,
+        share=0.35,
     ),
 )

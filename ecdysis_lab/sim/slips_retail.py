@@ -121,7 +121,7 @@ RETAIL = (
         on("return_delivered_order_items")(_gift_card),
         r"refund.{0,120}(original|user)",
         quirk=True,
-        share=0.4,
+        share=1.0,
     ),
     Slip(
         "default_address_too",
@@ -137,6 +137,6 @@ RETAIL = (
         first_method,
         r"payment.{0,120}(user|named|chose)",
         quirk=True,
-        share=0.15,
+        share=0.35,
     ),
 )
