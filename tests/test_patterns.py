@@ -294,8 +294,10 @@ def test_minilm_vectors_are_unit_meaningful_and_cached() -> None:
     assert np.array_equal(vectors[0], vectors[3])
     assert vectors[0] @ vectors[1] > vectors[0] @ vectors[2] + 0.3
     assert cache.put == [4]  # equal texts once
-    again, _ = embed.embedder("minilm", cache).encode(texts)
+    other = embed.embedder("minilm", cache)
+    again, _ = other.encode(texts)
     assert np.array_equal(vectors, again) and cache.put == [4]
+    assert other._loaded is None  # type: ignore[attr-defined]  # all cached: torch stays out
 
 
 @needs_minilm
