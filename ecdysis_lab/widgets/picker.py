@@ -105,9 +105,9 @@ class FailurePicker:
         self.colouring.observe(lambda change: state.colour(change["new"]), "value")
 
     def _map(self) -> Any:
-        import plotly.graph_objects as go
+        from ecdysis_lab.widgets.parts import MapFigure
 
-        figure = go.FigureWidget(drawing.map_figure(self.state))
+        figure = MapFigure(drawing.map_figure(self.state))
         figure.data[0].on_click(self._clicked)
         return figure
 
