@@ -30,6 +30,26 @@ class _Billing:
             file.write(trajectory.key + "\n")
 
 
+def start_of(config: ExperimentConfig) -> str:
+    """Name or folder of the harness that training starts from."""
+    return config.domain if config.start == "human" else config.start
+
+
+def check_parts(config: ExperimentConfig) -> None:
+    """Stop before any work when a part of the configuration does not exist.
+
+    Raises
+    ------
+    LabError: an unknown editor or start harness (the choices are listed), or a threshold outside (0, 1].
+    """
+    from ecdysis_lab import editors, harness
+
+    editors.load(config.editor)
+    harness.load(start_of(config))
+    if not 0.0 < config.threshold <= 1.0:
+        raise LabError(f"threshold: must lie in (0, 1], got {config.threshold:g}")
+
+
 class Experiment:
     """Runs a configuration inside ``data/runs/<run_id>/``.
 
@@ -37,13 +57,22 @@ class Experiment:
     ----------
     config : what to run. root : the data folder. run_id : name of the run; by default from the configuration.
     progress : called with (what, done, total).
+
+    Raises
+    ------
+    LabError: a part that does not exist, or more tasks than a split has; nothing is written then.
     """
 
     def __init__(
         self, config: ExperimentConfig, root: Path | str, run_id: str = "", progress: Progress | None = None
     ) -> None:
+        from ecdysis_lab import benchmarks
         from ecdysis_lab.store import RunFolder, Store
 
+        check_parts(config)
+        bench = benchmarks.load(config.benchmark)
+        self.train_tasks = bench.tasks("train", config.train_tasks, config.seed)
+        self.test_tasks = bench.tasks("test", config.test_tasks, config.seed)
         self.config, self.progress = config, progress
         self.run = RunFolder.open(root, run_id or config.run_id, asdict(config))
         self.store = Store(root)
@@ -83,9 +112,6 @@ class Experiment:
         user = self.config.user_model
         return Setup(self.config.benchmark, model, user, params(model), params(user))
 
-    def _start(self) -> str:
-        return self.config.domain if self.config.start == "human" else self.config.start
-
     def _harness(self, arm: str) -> tuple[Any, list[Any]]:
         """(frozen harness, round records) of an arm."""
         from ecdysis_lab import harness
@@ -99,7 +125,7 @@ class Experiment:
         config = TrainConfig(
             arm=arm,
             setup=self.setup(c.model),
-            start=self._start(),
+            start=start_of(self.config),
             n_tasks=c.train_tasks,
             seed=c.seed,
             trials=c.trials,
@@ -130,15 +156,13 @@ class Experiment:
 
     def _test(self, arm: str, harness: Any) -> dict[str, list[Trajectory]]:
         """Test trajectories by model, in the frozen harness."""
-        from ecdysis_lab import benchmarks
         from ecdysis_lab.rollout import rollout
 
-        tasks = benchmarks.load(self.config.benchmark).tasks("test", self.config.test_tasks, self.config.seed)
         seeds = [self.config.seed * 1000 + 500 + i for i in range(self.config.trials)]
         return {
             model: rollout(
                 self.setup(model),
-                tasks,
+                self.test_tasks,
                 harness,
                 seeds,
                 self.store,
@@ -225,20 +249,17 @@ class Experiment:
     def _start_hash(self) -> str:
         from ecdysis_lab import harness
 
-        return harness.load(self._start()).hash
+        return harness.load(start_of(self.config)).hash
 
     def _used(self, trained: Mapping[str, Any], tested: Mapping[str, Any]) -> list[Trajectory]:
         """Every trial the experiment rests on, once; the store may hold those of other runs as well."""
-        from ecdysis_lab import benchmarks
-
         found = {t.key: t for models in tested.values() for ts in models.values() for t in ts}
         hashes = {h for _, rounds in trained.values() for r in rounds for h in (r.harness, r.candidate) if h}
         if any(rounds for _, rounds in trained.values()):
             c, setup = self.config, self.setup(self.config.model)
-            tasks = benchmarks.load(c.benchmark).tasks("train", c.train_tasks, c.seed)
             seeds = [c.seed * 1000 + i for i in range(c.trials)]
-            mine = (h for h in sorted(hashes | {self._start_hash()}))
-            keys = [setup.trial(task, h, seed).key for h in mine for task in tasks for seed in seeds]
+            mine = sorted(hashes | {self._start_hash()})
+            keys = [setup.trial(t, h, seed).key for h in mine for t in self.train_tasks for seed in seeds]
             found |= {t.key: t for t in self.store.trajectories(keys=keys) if not t.reused_from}
         return list(found.values())
 

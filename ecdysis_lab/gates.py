@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ecdysis_lab.evaluate import sign_test_p
+from ecdysis_lab.metrics import sign_test_p
 from ecdysis_lab.harness import Harness, static_problems
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.host import HarnessFault, Host
