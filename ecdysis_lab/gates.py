@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ecdysis_lab.metrics import sign_test_p
 from ecdysis_lab.harness import Harness, static_problems
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.host import HarnessFault, Host
 from ecdysis_lab.leak import facts, leaks
+from ecdysis_lab.metrics import sign_test_p
 from ecdysis_lab.records import Benchmark, Candidate, LabError, Trajectory, Verdict
 from ecdysis_lab.replay import Replay, replay
 from ecdysis_lab.seat import Seat
