@@ -113,16 +113,16 @@ def _experiment_options(parser: Parser) -> None:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from ecdysis_lab import notebooks
+    from ecdysis_lab import harness, notebooks
     from ecdysis_lab.config import check_models, configure
     from ecdysis_lab.experiment import check_parts
 
     given = {name: getattr(arguments, name) for name, _ in OPTIONS.values() if hasattr(arguments, name)}
     given |= dict(arguments.extra)
-    if Path(str(given.get("start", ""))).is_dir():  # the notebook runs in another folder
-        given["start"] = str(Path(given["start"]).resolve())
     config = configure(**given)
     check_parts(config)
+    if config.start != "human" and not (harness.SHIPPED / config.start).is_dir():
+        given["start"] = str(Path(config.start).resolve())  # the notebook runs in another folder
     check_models(config)
     places = {k: str(v.resolve()) for k, v in (("data", arguments.data), ("figures", arguments.figures)) if v}
     return notebooks.run(
