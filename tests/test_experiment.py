@@ -1,0 +1,339 @@
+"""One experiment end to end: the summary's fields, its determinism, its costs, and going on after a stop."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("tau2")
+
+from ecdysis_lab import answers, harness, results
+from ecdysis_lab import experiment as module
+from ecdysis_lab.config import ExperimentConfig, configure, smoke
+from ecdysis_lab.experiment import Experiment, check_parts
+from ecdysis_lab.llm import BudgetExceeded
+from ecdysis_lab.records import LabError, Usage
+from ecdysis_lab.store import RunFolder, Store
+
+SMALL: dict[str, Any] = {
+    "train_tasks": 12, "test_tasks": 3, "trials": 2, "rounds": 1, "seed": 2, "start": "empty", "embedder": "tfidf",
+    "test_models": "sim/small,sim/large", "workers": 1,
+}  # fmt: skip
+TIMES = ("seconds", "wall_seconds", "phase_seconds", "time", "at")
+ARM = ("accuracy", "pass@3", "pass^3", "accuracy_ci95", "n_tasks", "n_trials", "infra_errors")
+ROUND = (
+    "round", "failures", "patterns", "recurring", "subset", "verdict", "gate", "score_before", "score_after",
+    "gained", "lost", "editor_calls",
+)  # fmt: skip
+COSTS = ("wall_seconds", "cost_usd", "billed_usd", "prompt_tokens", "completion_tokens")
+
+
+def small(**other: Any) -> ExperimentConfig:
+    return configure(**(SMALL | other))
+
+
+def plain(value: Any) -> Any:
+    """The same without times."""
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items() if k not in TIMES}
+    return [plain(v) for v in value] if isinstance(value, list) else value
+
+
+def read(run: RunFolder) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((run.folder / "summary.json").read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
+    experiment = Experiment(small(), tmp_path_factory.mktemp("done"))
+    experiment.go()
+    return experiment
+
+
+# -- the summary --------------------------------------------------------------------------------------------------
+
+
+def test_the_summary_has_every_field_under_its_name(done: Experiment) -> None:
+    summary = read(done.run)
+    assert {"run_id", "commit", "seed", "simulated", "benchmark", "arms", "training"} <= set(summary)
+    assert set(COSTS) <= set(summary)
+    assert (summary["run_id"], summary["seed"]) == (done.run.run_id, 2)
+    assert (summary["simulated"], summary["benchmark"]) == (True, "tau2/airline")
+    assert re.fullmatch(r"[0-9a-f]{7,40}(-dirty)?|unknown", summary["commit"])
+    assert list(summary["arms"]) == ["direct", "human", "ecdysis"]
+    for models in summary["arms"].values():
+        assert list(models) == ["sim/small", "sim/large"]
+        for numbers in models.values():
+            assert set(ARM) <= set(numbers)
+    assert list(summary["training"]) == ["ecdysis"]
+    trained = summary["training"]["ecdysis"]
+    assert {"rounds", *COSTS} <= set(trained)
+    for record in trained["rounds"]:
+        assert set(ROUND) <= set(record)
+
+
+def test_the_numbers_are_those_of_the_store(done: Experiment) -> None:
+    summary, store = read(done.run), Store(done.store.root)
+    for arm, models in summary["arms"].items():
+        for model, numbers in models.items():
+            trials = store.trajectories(split="test", model=model, harness=summary["harness"][arm])
+            assert (numbers["n_tasks"], numbers["n_trials"]) == (3, 6) == (3, len(trials))
+            assert numbers["accuracy"] == sum(t.success for t in trials) / 6
+            low, high = numbers["accuracy_ci95"]
+            assert 0 <= low <= numbers["accuracy"] <= high <= 1
+            assert (numbers["pass@3"], numbers["infra_errors"]) == (None, 0), (
+                "two trials say nothing about three"
+            )
+    record = summary["training"]["ecdysis"]["rounds"][0]
+    before = store.trajectories(split="train", harness=harness.load("empty").hash)
+    assert record["score_before"] == sum(t.score or 0 for t in before)
+    assert record["failures"] == sum(not t.success for t in before)
+
+
+def test_the_harnesses_are_named(done: Experiment) -> None:
+    hashes = read(done.run)["harness"]
+    assert hashes["direct"] == harness.load("empty").hash
+    assert hashes["human"] == harness.load("airline").hash
+    assert hashes["ecdysis"] == done.run.read_json("frozen-ecdysis.json")["harness"]
+    assert harness.load(done.run.path(f"harness/{hashes['ecdysis']}")).hash == hashes["ecdysis"]
+
+
+def test_the_run_is_told_as_done(done: Experiment) -> None:
+    assert done.run.read_json("status.json")["state"] == "done"
+    assert done.run.read_json("config.json")["seed"] == 2
+    assert len(done.run.ledger()) == 1
+
+
+def test_tables_for_people(done: Experiment) -> None:
+    summary = read(done.run)
+    table = results.arms_table(summary)
+    assert len(table) == 6
+    row = table[(table["arm"] == "direct") & (table["model"] == "sim/small")].iloc[0]
+    assert row["accuracy %"] == f"{100 * summary['arms']['direct']['sim/small']['accuracy']:.1f}"
+    assert (row["Pass@3 %"], row["tasks"], row["trials"]) == ("–", 3, 6)
+    rounds = results.rounds_table(summary)
+    record = summary["training"]["ecdysis"]["rounds"][0]
+    assert rounds.iloc[0]["failures"] == record["failures"]
+    assert rounds.iloc[0]["gained"] == len(record["gained"])
+    assert results.title(summary) == "SIMULATED · tau2/airline · trained on sim/small · seed 2"
+    failures, patterns, subset = results.round_evidence(done.run, "ecdysis")
+    assert (len(failures), len(patterns.patterns)) == (record["failures"], record["patterns"])
+    assert len(subset.picks) == record["subset"]
+    with pytest.raises(LabError, match="no evidence of round 7"):
+        results.round_evidence(done.run, "ecdysis", 7)
+
+
+# -- determinism and stops ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_two_workers_give_the_same_summary(done: Experiment, tmp_path: Path) -> None:
+    again = Experiment(small(workers=2), tmp_path)
+    assert again.run.run_id == done.run.run_id
+    assert plain(json.loads(json.dumps(again.go()))) == plain(read(done.run))
+    assert again.store.keys() == done.store.keys()
+
+
+@pytest.mark.parametrize("where", ["training", "testing", "summary"])
+def test_a_stop_and_a_second_start_give_the_same_summary(
+    where: str, done: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(what: str, count: int, total: int) -> None:
+        if where in ("training", "testing") and what.startswith(mark) and count == 4:
+            raise KeyboardInterrupt
+
+    mark = {"training": "ecdysis round 1: training", "testing": "human on sim/large"}.get(where, "never")
+    config = small() if where == "testing" else small(arms="ecdysis", test_models="sim/small")
+    first = Experiment(config, tmp_path, progress=stop)
+    if where == "summary":
+        monkeypatch.setattr("ecdysis_lab.evaluate.summarise", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        first.go()
+    monkeypatch.undo()
+    status = first.run.read_json("status.json")
+    assert (status["state"], status["error"]) == ("interrupted", "KeyboardInterrupt: ")
+    assert first.run.read_json("summary.json") is None
+    second = Experiment(config, tmp_path)
+    found = plain(json.loads(json.dumps(second.go())))
+    billed = second.run.path("billed.txt").read_text().split()
+    assert len(billed) - len(set(billed)) == 0
+    assert second.run.read_json("status.json")["state"] == "done"
+    if where == "testing":
+        assert found == plain(read(done.run))
+    else:
+        assert (
+            found["arms"]["ecdysis"]["sim/small"]["accuracy"]
+            == read(done.run)["arms"]["ecdysis"]["sim/small"]["accuracy"]
+        )
+        assert found["training"] == plain(read(done.run))["training"]
+
+
+def interrupt(*args: Any, **named: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_budget_stops_cleanly_and_a_larger_one_goes_on(done: Experiment, tmp_path: Path) -> None:
+    other = {"arms": "direct", "test_models": "sim/small"}
+    trials = done.store.trajectories(split="test", model="sim/small", harness=harness.load("empty").hash)
+    tokens = sum(u.prompt_tokens + u.completion_tokens for t in trials for u in t.usage.values())
+    first = Experiment(small(**other, max_tokens=tokens // 2), tmp_path)
+    with pytest.raises(BudgetExceeded, match="max_tokens"):
+        first.go()
+    assert first.run.read_json("status.json")["state"] == "interrupted"
+    kept = len(first.store.keys())
+    assert 0 < kept < 6
+    second = Experiment(small(**other, max_tokens=10_000_000), tmp_path)
+    assert second.run.run_id == first.run.run_id
+    found = json.loads(json.dumps(second.go()))
+    assert found["arms"]["direct"]["sim/small"] == read(done.run)["arms"]["direct"]["sim/small"]
+    assert len(second.store.keys()) == 6
+
+
+def test_a_failure_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: Any) -> None:
+        raise OSError("the disk is gone")
+
+    experiment = Experiment(small(arms="direct"), tmp_path)
+    monkeypatch.setattr(Experiment, "_test", broken)
+    with pytest.raises(OSError, match="gone"):
+        experiment.go()
+    status = experiment.run.read_json("status.json")
+    assert (status["state"], status["error"]) == ("failed", "OSError: the disk is gone")
+
+
+def test_another_configuration_under_the_same_run_is_refused(done: Experiment) -> None:
+    with pytest.raises(LabError, match=r"another config.*trials: 2 → 1"):
+        Experiment(small(trials=1), done.store.root, done.run.run_id)
+
+
+# -- costs --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def priced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulated models at a dollar per million tokens, so that costs are no zeros."""
+    real = answers.usage_of
+
+    def usage_of(*args: Any) -> Usage:
+        usage = real(*args)
+        return replace(usage, cost_usd=1e-6 * usage.prompt_tokens)
+
+    monkeypatch.setattr(answers, "usage_of", usage_of)
+
+
+def test_trials_of_the_store_cost_but_are_not_billed(priced: None, tmp_path: Path) -> None:
+    """The second run finds every trial in the store; a larger run in the same store changes nothing for it."""
+    config = small(arms="direct,ecdysis", test_models="sim/small")
+    first = Experiment(config, tmp_path, "first").go()
+    assert first["billed_usd"] == pytest.approx(first["cost_usd"])
+    assert first["cost_usd"] > 0.01
+    Experiment(replace(config, train_tasks=14, arms=("ecdysis",)), tmp_path, "larger").go()
+    second = Experiment(config, tmp_path, "second").go()
+    assert second["cost_usd"] == pytest.approx(first["cost_usd"])
+    assert second["prompt_tokens"] == first["prompt_tokens"]
+    reviews = sum(r["usage"]["cost_usd"] for r in second["training"]["ecdysis"]["rounds"])
+    assert reviews > 0
+    assert second["billed_usd"] == pytest.approx(reviews)
+    trained = second["training"]["ecdysis"]
+    assert trained["billed_usd"] == pytest.approx(reviews)
+    assert reviews < trained["cost_usd"] < second["cost_usd"]
+    store = Store(tmp_path)
+    mine = [
+        t
+        for t in store.trajectories(keys=Experiment(config, tmp_path, "first").billing.keys)
+        if not t.reused_from
+    ]
+    total = sum(t.cost_usd or 0.0 for t in mine) + reviews
+    assert first["cost_usd"] == pytest.approx(total)
+
+
+# -- the configuration --------------------------------------------------------------------------------------------
+
+
+def test_a_run_has_the_name_of_its_configuration() -> None:
+    config = small()
+    assert re.fullmatch(r"airline-sim-small-seed2-[0-9a-f]{6}", config.run_id)
+    assert small(workers=2, max_usd=5, max_tokens=7, max_seconds=9).run_id == config.run_id
+    others = [
+        small(seed=3),
+        small(trials=1),
+        small(editor="litellm"),
+        small(start="human"),
+        small(arms="direct"),
+    ]
+    assert len({config.run_id, *(c.run_id for c in others)}) == 6
+
+
+def test_smoke_is_the_same_at_its_smallest() -> None:
+    made = smoke(small(train_tasks=12, trials=3, rounds=3))
+    assert (made.train_tasks, made.test_tasks, made.trials, made.rounds) == (4, 3, 1, 1)
+    assert replace(made, train_tasks=12, trials=2, test_tasks=3) == small()
+
+
+@pytest.mark.parametrize(
+    "given, told",
+    [
+        ({"start": "nosuch"}, "harness: 'nosuch' is neither a folder nor one of: airline, empty"),
+        ({"editor": "nosuch"}, "editor: unknown 'nosuch'; choose one of rules"),
+        ({"threshold": 7}, r"threshold: must lie in \(0, 1\], got 7"),
+        ({"threshold": 0}, r"threshold: must lie in \(0, 1\], got 0"),
+        ({"train_tasks": 500}, "airline train has 30 tasks, 500 were asked for"),
+        ({"test_tasks": 21}, "airline test has 20 tasks, 21 were asked for"),
+    ],
+)
+def test_what_does_not_exist_is_told_before_anything_is_written(
+    given: Any, told: str, tmp_path: Path
+) -> None:
+    with pytest.raises(LabError, match=told):
+        Experiment(small(**given), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_parts_that_exist_pass() -> None:
+    check_parts(small())
+    check_parts(small(start="human", editor="ecdysis_lab.editors.rules:RulesEditor"))
+
+
+@pytest.mark.parametrize(
+    "given, told",
+    [
+        ({"domain": "hotel"}, "domain: unknown 'hotel'; choose one of airline, retail"),
+        ({"arms": "foo"}, "arm: unknown 'foo'; choose one of direct, human, ecdysis"),
+        ({"arms": ""}, "arms: name at least one of direct"),
+        ({"seed": "abc"}, "seed: must be a whole number, got 'abc'"),
+        ({"seed": -1}, "seed: must be at least 0, got -1"),
+        ({"seed": 1.5}, "seed: must be a whole number, got 1.5"),
+        ({"seed": True}, "seed: must be a whole number, got True"),
+        ({"trials": 0}, "trials: must be at least 1, got 0"),
+        ({"subset": "half"}, "subset: unknown 'half'; choose one of quarter, all, random-quarter"),
+        ({"disclosure": "gold"}, "disclosure: unknown 'gold'"),
+        ({"max_usd": "much"}, "max_usd: must be a number, got 'much'"),
+        ({"typo": 1}, "unknown parameter 'typo'; choose from domain, model"),
+    ],
+)
+def test_a_mistake_names_the_field_and_the_choices(given: Any, told: str) -> None:
+    with pytest.raises(LabError) as raised:
+        configure(**given)
+    assert told in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_texts_of_the_command_line_become_their_types() -> None:
+    made = configure(seed="7", arms=" direct, ecdysis ,", max_usd="1.5", threshold="0.5", workers="2")
+    assert (made.seed, made.arms, made.max_usd, made.threshold) == (7, ("direct", "ecdysis"), 1.5, 0.5)
+    assert asdict(made)["workers"] == 2
+
+
+def test_progress_is_printed_when_a_stage_starts_and_ends() -> None:
+    said: list[str] = []
+    progress = module.printing_progress(said.append, every_seconds=1e9)
+    for count in range(4):
+        progress("trials", count, 3)
+    progress("tests", 0, 2)
+    assert said == ["trials: 0/3", "trials: 3/3", "tests: 0/2"]
