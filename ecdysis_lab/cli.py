@@ -26,7 +26,7 @@ OPTIONS: dict[str, tuple[str, str]] = {
     "subset": ("subset", "quarter, all or random-quarter"),
     "user-model": ("user_model", "LiteLLM name of the simulated user"),
     "review-model": ("review_model", "LiteLLM name for the four review roles"),
-    "editor": ("editor", "editor: rules"),
+    "editor": ("editor", "editor: rules, litellm or opencode (the last two ask the review model)"),
     "embedder": ("embedder", "auto, minilm, tfidf or a sentence-transformers name"),
     "api-base": ("api_base", "URL of an OpenAI-compatible server"),
     "disclosure": ("disclosure", "transcript, checks or scenario"),

@@ -44,7 +44,7 @@ def check_parts(config: ExperimentConfig) -> None:
     """
     from ecdysis_lab import editors, harness
 
-    editors.load(config.editor)
+    editors.for_run(config.editor, config.review_model, config.api_base or None)
     harness.load(start_of(config))
     if not 0.0 < config.threshold <= 1.0:
         raise LabError(f"threshold: must lie in (0, 1], got {config.threshold:g}")

@@ -73,7 +73,8 @@ class Trainer:
         self.bench = benchmarks.load(config.setup.benchmark)
         self.seat = seat_of(self.bench, config.setup.max_steps)
         self.tasks: list[Task] = self.bench.tasks("train", config.n_tasks, config.seed)
-        self.editor = editors.load(config.editor)
+        base = config.review_params.api_base
+        self.editor = editors.for_run(config.editor, config.review_model, base, budget)
         self.seconds: dict[str, float] = {}
 
     def train(self) -> Trained:

@@ -35,3 +35,26 @@ def load(name: str, **options: Any) -> Editor:
         raise LabError(f"editor: nothing at {path!r} ({why}); choose one of {', '.join(REGISTRY)}") from None
     made: Editor = kind(**options)
     return made
+
+
+def for_run(name: str, model: str, api_base: str | None = None, budget: Any = None) -> Editor:
+    """An editor for a training run; editors with a model use the run's review model.
+
+    Parameters
+    ----------
+    name : as for :func:`load`. model, api_base : LiteLLM name of the review model and its server.
+    budget : shared budget of the run.
+
+    Raises
+    ------
+    LabError: unknown name, or an editor that needs a model with a simulated one.
+    """
+    options: dict[str, dict[str, Any]] = {
+        "opencode": {"model": model, "api_base": api_base},
+        "litellm": {"model": model, "api_base": api_base, "budget": budget},
+    }
+    if name in options and model.startswith("sim/"):
+        raise LabError(
+            f"editor {name!r} needs a real review model, got {model!r}; or choose the editor rules"
+        )
+    return load(name, **options.get(name, {}))

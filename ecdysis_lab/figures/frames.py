@@ -121,7 +121,7 @@ def rounds_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
     Returns
     -------
     DataFrame with columns arm, round, failures, patterns, recurring, subset, verdict, gate, score_before,
-    score_after, gained, lost, editor_calls, simulated. ``gained`` and ``lost`` are counts of tasks;
+    score_after, gained, lost, editor_calls, simulated. ``gained`` and ``lost`` are counts of trials (task and seed);
     ``score_after`` is missing where the rerun was not reached. ``n_tasks`` and ``n_trials`` of the training
     rollout follow where every training block states them.
     """

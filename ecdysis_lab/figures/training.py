@@ -29,7 +29,7 @@ LOST = "#9AA0A6"
 
 
 def rounds(frame: pd.DataFrame) -> go.Figure:
-    """Training score by round, one column of panels an arm, and below it the tasks gained and lost.
+    """Training score by round, one column of panels an arm, and below it the trials gained and lost.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def _axes(fig: go.Figure, frame: pd.DataFrame) -> None:
     fig.update_yaxes(axis(range=[low - room, high + room]), row=1)
     fig.update_yaxes(axis() | flips, row=2)
     fig.update_yaxes(title={"text": "training score<br>(sum over trials)"}, row=1, col=1)
-    fig.update_yaxes(title={"text": "tasks gained (+)<br>and lost (−)"}, row=2, col=1)
+    fig.update_yaxes(title={"text": "trials gained (+)<br>and lost (−)"}, row=2, col=1)
 
 
 def _scores(fig: go.Figure, rows: pd.DataFrame, crowded: bool, n: int) -> list[dict[str, Any]]:
