@@ -16,6 +16,7 @@ from typing import Any
 from ecdysis_lab.records import LabError
 
 PROJECT = Path(__file__).resolve().parent.parent
+CHECKED = "_parameters_checked"  # set in a notebook's namespace after its first check
 IPYTHON_NAMES = {"In", "Out", "exit", "quit", "get_ipython", "open"}
 
 
@@ -128,8 +129,12 @@ def parameters(
         and not callable(v)
     }
     unknown = [k for k in found if k not in (*known, *places)]
-    if unknown:
+    # Run again in a live kernel, the cell meets what later cells defined; papermill's kernel is always new.
+    again = namespace.get(CHECKED, False)
+    if unknown and not again:
         raise LabError(f"unknown parameter {unknown[0]!r}; choose from {', '.join((*known, *places))}")
+    if isinstance(namespace, dict):
+        namespace[CHECKED] = True
     return {k: v for k, v in found.items() if k in known}
 
 

@@ -316,6 +316,18 @@ def test_weights_are_read_and_checked() -> None:
         weights_of("text=much")
 
 
+def test_a_notebook_takes_its_own_parameters_and_may_run_again() -> None:
+    from ecdysis_lab import notebooks
+
+    cell = {"source": "x", "smoke": False, "_hidden": 1, "Path": Path}
+    assert notebooks.parameters(dict(cell), "smoke", fields=("source",)) == {"source": "x"}
+    with pytest.raises(LabError, match="unknown parameter 'sauce'; choose from source, smoke"):
+        notebooks.parameters({**cell, "sauce": 1}, "smoke", fields=("source",))
+    assert notebooks.parameters(cell, "smoke", fields=("source",)) == {"source": "x"}
+    cell["found"] = 3  # a later cell of a live notebook, which is then run from the top
+    assert notebooks.parameters(cell, "smoke", fields=("source",)) == {"source": "x"}
+
+
 def test_plain_python_is_not_live() -> None:
     assert live() is False
 

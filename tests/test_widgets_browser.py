@@ -58,6 +58,9 @@ class Page:
             answer = json.loads(self.socket.recv())
             if answer.get("method") == "Network.requestWillBeSent":
                 self.requests.append(answer["params"]["request"]["url"])
+            if answer.get("method") == "Page.javascriptDialogOpening":  # "leave without saving?": yes
+                accept = {"method": "Page.handleJavaScriptDialog", "params": {"accept": True}}
+                self.socket.send(json.dumps({"id": next(self.ids), **accept}))
             if answer.get("method") == "Runtime.exceptionThrown":
                 self.errors.append(json.dumps(answer["params"]["exceptionDetails"])[:300])
             if answer.get("id") == number:
@@ -290,6 +293,8 @@ def test_export_opens_offline_and_a_click_opens_its_trace(page: Page, tmp_path: 
     patterns = find_patterns(failures, embedder("tfidf"), stability=False)
     subset = pick_quarter(failures, patterns, band=20)
     path = export_html(failures, patterns, subset, tmp_path / "failures.html", Footer("test", "abc", 0))
+    page.goto("about:blank")
+    page.wait('location.href === "about:blank"')
     page.requests.clear()
     page.goto(path.as_uri())
     page.wait('document.querySelectorAll("#map .point").length === 24')

@@ -15,7 +15,7 @@ CSS = """
 .el-first { color: #b30000; } .el-facts { color: #5f6368; font-size: 12px; }
 .el-facts b { font-weight: normal; color: #222; }
 .el-reader .el-trace pre { margin: 2px 0; padding: 0; background: none; border: 0; white-space: pre-wrap;
-  overflow-wrap: anywhere; font: 12px/1.4 Arial, Helvetica, sans-serif; color: inherit; }
+  overflow-wrap: anywhere; word-break: normal; font: 12px/1.4 Arial, Helvetica, sans-serif; color: inherit; }
 .el-reader .el-trace .el-call pre { font-family: Menlo, Consolas, "DejaVu Sans Mono", monospace; font-size: 11px; }
 .el-trace i { color: #80868b; font-style: normal; font-size: 11px; margin-left: 6px; }
 .el-trace summary { cursor: pointer; overflow-wrap: anywhere; }
