@@ -36,9 +36,12 @@ def opencode_version() -> str | None:
     path = shutil.which("opencode")
     if path is None:
         return None
-    asked = subprocess.run(
-        [path, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60
-    )
+    try:
+        asked = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60
+        )
+    except (OSError, subprocess.SubprocessError) as why:
+        return f"{path} does not start ({type(why).__name__})"
     return asked.stdout.strip() or "unknown version"
 
 
@@ -73,5 +76,5 @@ def _print_sandbox() -> None:
     from ecdysis_lab.host import sandbox_report
 
     print("Sandbox of harness code:")
-    for line, state in sandbox_report().items():
-        print(f"  {line}: {state}")
+    for line, missing in sandbox_report().items():
+        print(f"  {line}: {f'missing ({missing})' if missing else 'holds'}")
