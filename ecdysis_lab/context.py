@@ -148,9 +148,8 @@ def _pattern_table(patterns: Patterns, failures: Sequence[Failure]) -> str:
     lines = [f"# Patterns ({len(failures)} failures)"]
     for p in sorted(patterns.patterns, key=lambda p: (not p.recurring, p.id)):
         kind = "recurring" if p.recurring else "auxiliary"
-        lines.append(
-            f"- P{p.id} {kind}: {len(p.members)} failures over {len(p.tasks)} tasks; {p.name}; e.g. {p.quote}"
-        )
+        size = f"{len(p.members)} failures over {len(p.tasks)} tasks"
+        lines.append(f"- P{p.id} {kind}: {size}; {_flat(p.name)}; e.g. {_flat(p.quote)}")
     lines.append(f"- noise: {len(patterns.noise)} failures without a pattern")
     return "\n".join(lines)
 
@@ -170,10 +169,17 @@ def excerpt(failure: Failure, pattern: int, task: str) -> str:
     """One failure as evidence: header, first bad step, and the steps around it."""
     name = f"P{pattern}" if pattern >= 0 else "noise"
     checks = ", ".join(failure.failed_checks) or "not disclosed"
-    lines = _around(outline(failure.trajectory.messages, RESULT_CHARS), failure.first_bad)
+    lines = _around(
+        [_flat(line) for line in outline(failure.trajectory.messages, RESULT_CHARS)], failure.first_bad
+    )
     ended = f"ended {failure.termination} | failed checks: {checks}"
     head = f"## trial {short(failure.key)} | {name} | task {task} | {ended}"
-    return "\n".join([head, f"first wrong: {failure.first_bad_what or 'nothing visible'}", *lines])
+    return "\n".join([head, f"first wrong: {_flat(failure.first_bad_what) or 'nothing visible'}", *lines])
+
+
+def _flat(text: str) -> str:
+    """One line: a model may call a tool by a name with line breaks, which must not open a section of its own."""
+    return " ".join(text.splitlines())
 
 
 def _around(lines: list[str], first_bad: int | None) -> list[str]:
