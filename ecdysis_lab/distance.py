@@ -126,13 +126,7 @@ def distances(failures: Sequence[Failure], vectors: Any, weights: Weights = DEFA
         if weight == 0 or (name == "text" and vectors is None):
             continue
         used += weight
-        part = (
-            _cosine(vectors)
-            if name == "text"
-            else _jaccard(failures)
-            if name == "path"
-            else _hamming(failures)
-        )
+        part = _cosine(vectors) if name == "text" else {"path": _path, "checks": _hamming}[name](failures)
         np.fill_diagonal(part, 0.0)
         mean = float(part.sum(dtype=np.float64)) / max(n * (n - 1), 1)
         if mean > 1e-9:
@@ -143,18 +137,39 @@ def distances(failures: Sequence[Failure], vectors: Any, weights: Weights = DEFA
 
 
 def nearest(others: Sequence[Failure], failures: Sequence[Failure], weights: Weights = DEFAULT) -> list[int]:
-    """For each of ``others`` the position of the nearest failure by path and checks, text left out."""
+    """For each of ``others`` the position of the nearest failure, by words in place of embedded texts.
+
+    The same parts and weights as in ``distances``, each as a Jaccard distance of sets: words of what went wrong,
+    words of what was said, tool-outcome bigrams, termination with failed checks.
+    """
     import numpy as np
 
+    share = WRONG_TO_SAID / (1 + WRONG_TO_SAID)
+    scale = (weights.text * share, weights.text * (1 - share), weights.path, weights.checks)
+    known = list(zip(*map(_sets, failures), strict=True))
+    names = [columns_of(sets) for sets in known]
+    marks = [indicator(sets, n) for sets, n in zip(known, names, strict=True)]
     found: list[int] = []
     for start in range(0, len(others), 1000):
-        block = others[start : start + 1000]
-        total = np.zeros((len(block), len(failures)), dtype=np.float32)
-        for weight, part in ((weights.path, _jaccard), (weights.checks, _hamming)):
-            gap = part(block, failures)
-            total += np.float32((weight or 1e-6) / max(float(gap.mean()), 1e-9)) * gap
+        block = list(zip(*map(_sets, others[start : start + 1000]), strict=True))
+        total = np.zeros((len(block[0]), len(failures)), dtype=np.float32)
+        for weight, sets, columns, right in zip(scale, block, names, marks, strict=True):
+            if weight > 0:
+                gap = _jaccard(indicator(sets, columns), right, np.array([len(s) for s in sets]))
+                total += np.float32(weight / max(float(gap.mean()), 1e-9)) * gap
         found += total.argmin(axis=1).tolist()
     return found
+
+
+def _sets(failure: Failure) -> tuple[frozenset[Any], ...]:
+    """What ``nearest`` compares of a failure."""
+    wrong, said = (frozenset(text.lower().split()) for text in texts_of(failure))
+    return (
+        wrong,
+        said,
+        bigrams(failure.path),
+        frozenset([f"ended {failure.termination}", *failure.failed_checks]),
+    )
 
 
 def _cosine(vectors: Any) -> np.ndarray:
@@ -181,38 +196,42 @@ def columns_of(sets: Iterable[Iterable[Any]]) -> dict[Any, int]:
     return {item: j for j, item in enumerate(sorted({i for s in sets for i in s}))}
 
 
-def _jaccard(failures: Sequence[Failure], others: Sequence[Failure] | None = None) -> np.ndarray:
-    """Jaccard distance of the tool-outcome bigrams, shape (n, m); m = n without ``others``."""
+def _jaccard(left: np.ndarray, right: np.ndarray, left_sizes: np.ndarray) -> np.ndarray:
+    """Jaccard distance between rows of two indicator matrices, shape (n, m); two empty sets are the same.
+
+    ``left_sizes`` counts items without a column too.
+    """
     import numpy as np
 
-    rows = [bigrams(f.path) for f in failures]
-    columns = rows if others is None else [bigrams(f.path) for f in others]
-    names = columns_of(rows if others is None else rows + columns)
-    left = indicator(rows, names)
-    right = left if others is None else indicator(columns, names)
     shared: np.ndarray = left @ right.T
-    union = left.sum(axis=1)[:, None] + right.sum(axis=1)[None, :]
+    union = left_sizes[:, None].astype(np.float32) + right.sum(axis=1)[None, :]
     union -= shared
-    np.divide(shared, union, out=shared)  # never empty: start and end make a bigram
+    np.divide(shared, union, out=shared, where=union > 0)
+    shared[union == 0] = 1.0
     return np.subtract(1.0, shared, out=shared)
 
 
-def _hamming(failures: Sequence[Failure], others: Sequence[Failure] | None = None) -> np.ndarray:
-    """Share of differing fields among the termination and each check that failed anywhere, shape (n, m)."""
+def _path(failures: Sequence[Failure]) -> np.ndarray:
+    """Jaccard distance of the tool-outcome bigrams, shape (n, n)."""
+    sets = [bigrams(f.path) for f in failures]
+    marks = indicator(sets, columns_of(sets))
+    return _jaccard(marks, marks, marks.sum(axis=1))
+
+
+def _hamming(failures: Sequence[Failure]) -> np.ndarray:
+    """Share of differing fields among the termination and each check that failed anywhere, shape (n, n)."""
     import numpy as np
 
-    every = [*failures, *(others or ())]
-    ends = {end: i for i, end in enumerate(sorted({f.termination for f in every}))}
-    names = columns_of(f.failed_checks for f in every)
-    codes = np.array([ends[f.termination] for f in every])
-    marks = indicator([f.failed_checks for f in every], names)
-    n = len(failures)
-    start = 0 if others is None else n
-    left, right = marks[:n], marks[start:]
-    out: np.ndarray = left @ right.T
+    ends = {end: i for i, end in enumerate(sorted({f.termination for f in failures}))}
+    codes = np.array([ends[f.termination] for f in failures])
+    sets = [f.failed_checks for f in failures]
+    names = columns_of(sets)
+    marks = indicator(sets, names)
+    sizes = marks.sum(axis=1)
+    out: np.ndarray = marks @ marks.T
     out *= -2.0
-    out += left.sum(axis=1)[:, None] + right.sum(axis=1)[None, :]
-    out += codes[:n, None] != codes[None, start:]
+    out += sizes[:, None] + sizes[None, :]
+    out += codes[:, None] != codes[None, :]
     out /= np.float32(1 + len(names))
     return out
 

@@ -153,7 +153,7 @@ def _describe(items: Sequence[Failure], labels: Iterable[int], matrix: np.ndarra
 def _sampled(
     items: Sequence[Failure], embedder: Embedder | None, weights: Weights, seed: int, stability: bool
 ) -> Patterns:
-    """Patterns of a seeded sample; every other failure joins its nearest sampled one by path and checks."""
+    """Patterns of a seeded sample; every other failure joins its nearest sampled one."""
     import numpy as np
 
     chosen = np.sort(np.random.default_rng(seed).choice(len(items), SAMPLE, replace=False)).tolist()
@@ -182,7 +182,7 @@ def _sampled(
     spots = spread(np.array([*found.layout.values(), *(found.layout[key] for key in near)]))
     warning = (
         f"Sampled mode: {len(items)} failures are too many to compare each pair, so patterns were found on "
-        f"{SAMPLE} drawn by seed {seed}; the others joined their nearest by path and checks, not by text."
+        f"{SAMPLE} drawn by seed {seed}; the others joined their nearest by words, path and checks."
     )
     return replace(
         found,
