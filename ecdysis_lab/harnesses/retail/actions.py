@@ -115,13 +115,13 @@ def form(name: str, *keys: str) -> Callable[[Callable[[str], Any]], Rule]:
 
 @form("list_form", "item_ids", "new_item_ids")
 def list_form(text: str) -> Any:
-    """``"1151293680, 4983901480"`` -> the list of both."""
+    """``"0000000001, 0000000002"`` -> the list of both."""
     return re.findall(r"\d{10}", text) or None
 
 
 @form("order_id_form", "order_id")
 def order_id_form(text: str) -> Any:
-    """``"W2378156"``, ``"#w2378156"`` -> ``"#W2378156"``; a bare number may be something else."""
+    """``"W0000000"``, ``"#w0000000"`` -> ``"#W0000000"``; a bare number may be something else."""
     found = re.fullmatch(r"#?\s*W\s*(\d{7})", text, re.I)
     return f"#W{found[1]}" if found else None
 
@@ -135,7 +135,7 @@ def id_form(text: str) -> Any:
 
 @form("zip_form", "zip")
 def zip_form(text: str) -> Any:
-    """``"98193-0000"`` -> ``"98193"``."""
+    """``"00000-0000"`` -> ``"00000"``."""
     found = re.fullmatch(r"(\d{5})(-\d{4})?", text)
     return found[1] if found else None
 
