@@ -89,7 +89,7 @@ def main() -> None:
     store = Store(asked.data)
     base = [f for pool in testbed.pools(store) for f in pool]
     embed = Cached(embedder("auto", store))
-    find_patterns(base, embed, stability=False)  # fills the cache of vectors, which is not what is measured
+    find_patterns(base, embed)  # imports, and vectors into the cache: not what is measured
     rows = [measure(base, embed, n) for n in asked.sizes]
     print(json.dumps(rows) if asked.json else "\n".join(map(str, rows)))
 
