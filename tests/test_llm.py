@@ -66,7 +66,7 @@ class Waits(list[float]):
 
 
 def ask(
-    server: OpenAIServer, *, model: str = "openai/tiny", timeout: float = 5.0, **options: Any
+    server: OpenAIServer, *, model: str = "openai/tiny", timeout: float = 20.0, **options: Any
 ) -> Completion:
     """One call of the task agent."""
     params = ModelParams(api_base=server.url, timeout_seconds=timeout)
