@@ -195,12 +195,12 @@ def test_a_broken_answer_is_retried_and_then_transient(reply: Reply) -> None:
 
 
 def test_nobody_listening_is_transient() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
     waits = Waits()
-    with pytest.raises(TransientError):
-        llm.complete("agent", "openai/tiny", HELLO, params=ModelParams(api_base=url), sleep=waits)
+    with socket.socket() as mute:  # bound and never listening, so that no other test's server gets this port
+        mute.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}/v1"
+        with pytest.raises(TransientError):
+            llm.complete("agent", "openai/tiny", HELLO, params=ModelParams(api_base=url), sleep=waits)
     assert len(waits) == 3
 
 

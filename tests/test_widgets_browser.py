@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -136,10 +135,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     last = next(i for i, c in enumerate(notebook["cells"]) if "FailurePicker" in "".join(c["source"]))
     notebook["cells"] = notebook["cells"][: last + 1]
     (folder / "patterns.ipynb").write_text(json.dumps(notebook))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", f"--port={port}", "--allow-root"]
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--port=0", "--allow-root"]
     command += ["--IdentityProvider.token=", "--ServerApp.password=", "--expose-app-in-browser"]
     command += [f"--ServerApp.root_dir={folder}", "--LabApp.news_url=", "--ServerApp.disable_check_xsrf=True"]
     command += ["--ServerApp.jpserver_extensions={'jupyter_lsp': False, 'jupyter_server_terminals': False}"]
@@ -150,20 +146,23 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     with (folder / "lab.log").open("w") as log:
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=environment)
     try:
-        _answering(f"http://127.0.0.1:{port}/api", folder / "lab.log", process)
-        yield f"http://127.0.0.1:{port}", folder
+        url = _answering(Path(private["JUPYTER_RUNTIME_DIR"]), folder / "lab.log", process)
+        yield url.rstrip("/"), folder
     finally:
         process.terminate()
         process.wait(30)
 
 
-def _answering(url: str, log: Path, process: subprocess.Popen[bytes]) -> None:
+def _answering(runtime: Path, log: Path, process: subprocess.Popen[bytes]) -> str:
+    """Address of the server, from the file that it writes about itself, once it answers."""
     end = time.monotonic() + 60
     while time.monotonic() < end and process.poll() is None:
         try:
-            urllib.request.urlopen(url, timeout=5).read()
-            return
-        except OSError:
+            (about,) = runtime.glob("jpserver-*.json")
+            url = str(json.loads(about.read_text())["url"]).replace("localhost", "127.0.0.1")
+            urllib.request.urlopen(f"{url}api", timeout=5).read()
+            return url
+        except (OSError, ValueError):
             time.sleep(0.3)
     raise AssertionError(log.read_text()[-2000:])
 
@@ -279,7 +278,8 @@ def test_picker_in_jupyterlab(page: Page, lab: tuple[str, Path]) -> None:
 
     # reload: the notebook runs again, and the pin is still there
     open_picker(page, url)
-    page.wait("!!document.querySelector('.el-picker tr.el-pinned')")
+    # the cells may still be running, which draws the picker anew, perhaps out of sight: look for it again each time
+    page.wait(f"({SHOW.rstrip()}) && !!document.querySelector('.el-picker tr.el-pinned')")
     assert page.eval("document.querySelector('.el-picker tr.el-pinned').dataset.key") == other
     page.shot("5-reloaded")
     assert subset()["picks"] == pinned["picks"] and subset()["origin"] == "person"
