@@ -83,6 +83,9 @@ def _parser() -> Parser:
         _check_options,
     )
     _add(
+        commands, "import", _import, "put recorded trajectories into the trial store", _import_options
+    )
+    _add(
         commands, "doctor", _doctor, "say what is installed, which keys are set (names only), what is missing"
     )
     return parser
@@ -213,6 +216,23 @@ def _check(arguments: argparse.Namespace) -> int:
         found["traces"] = check.traces(loaded, bench, importers.load(arguments.traces).trajectories)
     print(json.dumps(found, ensure_ascii=False) if arguments.json else check.report(found))
     return 0 if sound else 1
+
+
+def _import_options(parser: Parser) -> None:
+    parser.add_argument("path", type=Path, help="file or folder of recorded trajectories")
+    parser.add_argument("--format", help="tau-bench, tau2, jsonl or store (default: detected)")
+    parser.add_argument("--benchmark", default="", help="benchmark of the traces, e.g. tau2/airline")
+    parser.add_argument("--data", type=Path, default=None, help="data folder (default: data/ of the project)")
+    parser.add_argument("--json", action="store_true", help="print the counts as JSON")
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    from ecdysis_lab import intake, notebooks
+
+    data = arguments.data or notebooks.PROJECT / "data"
+    found = intake.take_in(arguments.path, data, arguments.format, arguments.benchmark)
+    print(json.dumps(found.as_json(), ensure_ascii=False) if arguments.json else intake.report(found))
+    return 0
 
 
 def _doctor(arguments: argparse.Namespace) -> int:

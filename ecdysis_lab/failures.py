@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 
 from ecdysis_lab.records import Disclosure, Failure, Intervention, LabError, Message, Trajectory
 from ecdysis_lab.transcript import Step, is_write, outline, shorten, steps
 
-__all__ = ["Bad", "find_failures", "first_bad", "outline", "path_of", "to_failure"]
+__all__ = ["Bad", "find_failures", "first_bad", "load", "outline", "path_of", "position_of", "to_failure"]
 
 DISCLOSURES = ("transcript", "checks", "scenario")
 PUT_RIGHT = " (put right later)"
@@ -53,7 +55,7 @@ def path_of(trajectory: Trajectory) -> tuple[str, ...]:
     """Tool-outcome tokens in order, e.g. ``("get_user:ok", "cancel:refused", "cancel:error")``."""
     tokens = [(s.index, f"{s.call.name}:{s.outcome}") for s in steps(trajectory.messages)]
     tokens += [
-        (_message_index(trajectory, i.step), f"{i.tool}:refused")
+        (position_of(trajectory, i.step), f"{i.tool}:refused")
         for i in trajectory.interventions
         if i.action == "refuse" and i.tool
     ]
@@ -62,8 +64,17 @@ def path_of(trajectory: Trajectory) -> tuple[str, ...]:
     return tuple(token for _, token in tokens)
 
 
-def _message_index(trajectory: Trajectory, step: int) -> int:
-    """Index into ``messages`` that stands where ``context[step]`` does; the context also holds refusals."""
+def position_of(trajectory: Trajectory, step: int) -> int:
+    """Where an intervention belongs in the transcript.
+
+    Parameters
+    ----------
+    step : index into ``trajectory.context``, which holds refusals too (``Intervention.step``).
+
+    Returns
+    -------
+    Index into ``trajectory.messages`` of the message that stands there; 0 for an empty transcript.
+    """
     messages, at = trajectory.messages, 0
     for seen in trajectory.context[:step]:
         at = next((j + 1 for j in range(at, len(messages)) if _same(messages[j], seen)), at)
@@ -128,7 +139,7 @@ def _gave_up(done: Sequence[Step], writes: frozenset[str] | None) -> Bad | None:
 def _harness_bad(trajectory: Trajectory, act: Intervention) -> Bad:
     kind = "refusal" if act.action == "refuse" else "fault"
     what = f"harness {kind} of {act.tool or act.hook} ({act.rule}): {shorten(str(act.reason), 160)}"
-    return Bad(_message_index(trajectory, act.step), kind, act.tool, what)
+    return Bad(position_of(trajectory, act.step), kind, act.tool, what)
 
 
 def _loop(done: Sequence[Step]) -> Bad | None:
@@ -277,3 +288,37 @@ def find_failures(
         to_failure(t, disclosure, threshold=threshold, writes=writes, scenario=scenario) for t in trajectories
     )
     return [failure for failure in made if failure is not None]
+
+
+def load(
+    path: Path | str,
+    threshold: float = 1.0,
+    disclosure: Disclosure = "checks",
+    *,
+    format: str | None = None,
+    data: Path | str | None = None,
+) -> list[Failure]:
+    """Failures of a file, folder, run or import, in one line for a notebook.
+
+    Parameters
+    ----------
+    path : see ``intake.read``. threshold, disclosure : see ``find_failures``.
+    format : ``tau-bench``, ``tau2``, ``jsonl`` or ``store``; None detects it.
+    data : the data folder, where ``path`` is only the name of a run or an import.
+
+    Raises
+    ------
+    LabError: nothing there, an unknown format, a wrong threshold or disclosure.
+
+    Warns
+    -----
+    UserWarning: damaged records were left out; the first is named by file, record and field.
+    """
+    from ecdysis_lab.intake import read
+
+    _, got, counts = read(path, data, format)
+    if got.damaged:
+        first = got.damaged[0]
+        where = f"{first.file}, record {first.record}, {first.field}: {first.what}"
+        warnings.warn(f"{counts}; the first damaged one is {where}", stacklevel=2)
+    return find_failures(got.trajectories, threshold, disclosure)

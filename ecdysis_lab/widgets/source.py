@@ -1,4 +1,4 @@
-"""Where ``patterns.ipynb`` gets its failures: a file or folder of traces, or a training run."""
+"""Where ``patterns.ipynb`` gets its failures: a file or folder of traces, an import, or a training run."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ecdysis_lab.distance import Weights
 from ecdysis_lab.failures import find_failures
-from ecdysis_lab.importers import load
+from ecdysis_lab.intake import read
 from ecdysis_lab.records import Disclosure, Failure, LabError, Trajectory
-from ecdysis_lab.store import Store, commit_hash
+from ecdysis_lab.store import commit_hash
 
 if TYPE_CHECKING:
     from ecdysis_lab.figures import Footer
@@ -58,8 +58,7 @@ def open_source(
 
     Parameters
     ----------
-    source : file or folder of traces (any format of ``importers``), or a run folder, of which round 1 of the
-        first trained arm is read; an empty string takes the newest run in ``data``.
+    source : file or folder of traces, run or import (folder or name), empty for the newest: see ``intake.read``.
     data : the data folder. threshold : ``failure_threshold`` λ. disclosure : what a card may tell.
     smoke : keep the first 20 failures only.
 
@@ -67,50 +66,14 @@ def open_source(
     ------
     LabError: nothing there, a run without training failures, or a wrong threshold or disclosure.
     """
-    path = Path(source).expanduser() if source else _newest(Path(data))
-    is_run = (path / "config.json").is_file() and not (path / "trials.sqlite").exists()
-    damaged: tuple[str, ...] = ()
-    if is_run:
-        trajectories, counts = _of_run(path)
-    else:
-        got = load(path)
-        trajectories, counts = list(got.trajectories), got.counts()
-        damaged = tuple(f"{d.file}, record {d.record}, {d.field}: {d.what}" for d in got.damaged)
+    path, got, counts = read(source, data)
+    trajectories = list(got.trajectories)
+    damaged = tuple(f"{d.file}, record {d.record}, {d.field}: {d.what}" for d in got.damaged)
     scenario = _scenarios(trajectories) if disclosure == "scenario" else None
     found = find_failures(trajectories, threshold, cast(Disclosure, disclosure), scenario=scenario)
     if smoke:
         found = found[:SMOKE_FAILURES]
     return Source(path.stem, tuple(found), f"{counts}; {len(found)} failures below {threshold:g}", damaged)
-
-
-def _newest(data: Path) -> Path:
-    """The run with training failures that was written last."""
-    evidence = [f for f in data.glob("runs/*/rounds/*-1/failures.json") if f.stat().st_size > 2]
-    if not evidence:
-        raise LabError(
-            f"source: no run with failures in {data / 'runs'}; name a file or folder of traces, or a run"
-        )
-    return max(evidence, key=lambda f: (f.stat().st_mtime, str(f))).parents[2]
-
-
-def _of_run(folder: Path) -> tuple[list[Trajectory], str]:
-    """Trajectories of the failures of the first round, from the store that the run shares."""
-    import json
-
-    rounds = sorted(folder.glob("rounds/*-1/failures.json"))
-    keys = next(
-        (found for f in rounds if (found := [r["key"] for r in json.loads(f.read_text("utf-8"))])), None
-    )
-    if not keys:
-        raise LabError(f"source: run {folder.name} has no training failures in {folder / 'rounds'}")
-    stored = {t.key: t for t in Store(folder.parent.parent).trajectories(keys)}
-    missing = [k for k in keys if k not in stored]
-    if missing:
-        raise LabError(
-            f"source: {len(missing)} of {len(keys)} trials of run {folder.name} are not in the store "
-            f"{folder.parent.parent} (e.g. {missing[0]}); keep a run beside its trials.sqlite"
-        )
-    return [stored[k] for k in keys], f"{len(keys)} failures of run {folder.name}"
 
 
 def _scenarios(trajectories: list[Trajectory]) -> Callable[[str], str]:

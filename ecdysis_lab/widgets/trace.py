@@ -10,7 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from ecdysis_lab.failures import _message_index, first_bad, to_failure
+from ecdysis_lab.failures import first_bad, position_of, to_failure
 from ecdysis_lab.records import Failure, Intervention, Message, Trajectory
 from ecdysis_lab.transcript import Step, clean, shorten, steps
 
@@ -47,7 +47,7 @@ def trace_html(
     acts: dict[int, list[Intervention]] = defaultdict(list)
     for act in trajectory.interventions:
         if act.action != "pass_through" and act.hook not in ("describe", "brief"):
-            acts[_message_index(trajectory, act.step)].append(act)
+            acts[position_of(trajectory, act.step)].append(act)
     body = []
     for i, message in enumerate(trajectory.messages):
         body += [_act(a) for a in acts[i]]
