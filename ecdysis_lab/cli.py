@@ -29,6 +29,8 @@ OPTIONS: dict[str, tuple[str, str]] = {
     "editor": ("editor", "editor: rules, litellm or opencode (the last two ask the review model)"),
     "embedder": ("embedder", "auto, minilm, tfidf or a sentence-transformers name"),
     "api-base": ("api_base", "URL of an OpenAI-compatible server"),
+    "temperature": ("temperature", "sampling temperature of models that are not simulated"),
+    "timeout-seconds": ("timeout_seconds", "wall clock of one model call (a model on a CPU may need more)"),
     "disclosure": ("disclosure", "transcript, checks or scenario"),
     "max-usd": ("max_usd", "budget in USD"),
     "max-tokens": ("max_tokens", "budget in tokens"),
@@ -147,6 +149,7 @@ def _run_options(parser: Parser) -> None:
     parser.add_argument(
         "--api-base", default="", help="URL of an OpenAI-compatible server for the agent model"
     )
+    parser.add_argument("--timeout-seconds", type=float, default=120.0, help="wall clock of one model call")
     parser.add_argument("--workers", type=int, default=1, help="trials at a time")
     parser.add_argument("--data", type=Path, default=None, help="data folder (default: data/ of the project)")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -160,7 +163,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from ecdysis_lab.store import Store
 
     def params(model: str) -> llm.ModelParams:
-        return llm.ModelParams(api_base=None if model.startswith("sim/") else arguments.api_base or None)
+        base = None if model.startswith("sim/") else arguments.api_base or None
+        return llm.ModelParams(api_base=base, timeout_seconds=arguments.timeout_seconds)
 
     for model in (arguments.model, arguments.user_model):
         llm.check_model(model, params(model))

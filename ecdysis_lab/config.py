@@ -32,6 +32,8 @@ class ExperimentConfig:
     user_model, review_model : LiteLLM names. editor : registry name. embedder : name.
     api_base : URL of an OpenAI-compatible server for the agent model, or an empty string.
     threshold : ``failure_threshold`` λ. disclosure : what an evidence card may tell.
+    temperature : of every model asked through ``api_base`` or a provider; ``sim`` has none.
+    timeout_seconds : wall clock of one call of a model; a model on a CPU may need more for a long prompt.
     max_usd, max_tokens, max_seconds : budget, None for no limit. workers : trials at a time; 0 for all cores.
     """
 
@@ -52,6 +54,8 @@ class ExperimentConfig:
     editor: str = "rules"
     embedder: str = "auto"
     api_base: str = ""
+    temperature: float = 0.0
+    timeout_seconds: float = 120.0
     threshold: float = 1.0
     disclosure: str = "checks"
     max_usd: float | None = None
@@ -81,11 +85,22 @@ class ExperimentConfig:
         kept = {
             k: v
             for k, v in asdict(self).items()
-            if k not in ("workers", "max_usd", "max_tokens", "max_seconds")
+            if k not in ("workers", "max_usd", "max_tokens", "max_seconds", "timeout_seconds")
         }
         mark = hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:6]
         slug = self.model.replace("/", "-").replace(":", "-")
         return f"{self.domain}-{slug}-seed{self.seed}-{mark}"
+
+
+    def params(self, model: str) -> llm.ModelParams:
+        """How a model is asked: the server of ``api_base`` for every model that is not simulated."""
+        if model.startswith("sim/"):
+            return llm.ModelParams()
+        return llm.ModelParams(
+            temperature=self.temperature,
+            api_base=self.api_base or None,
+            timeout_seconds=self.timeout_seconds,
+        )
 
 
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -101,6 +116,8 @@ AT_LEAST: dict[str, float] = {
     "rounds": 0,
     "debate": 0,
     "workers": 0,
+    "temperature": 0,
+    "timeout_seconds": 1,
 }
 
 
@@ -160,13 +177,8 @@ def check_models(config: ExperimentConfig) -> None:
     ------
     LabError: unknown provider or profile, or a key that is not set (named, never shown).
     """
-    params = llm.ModelParams(api_base=config.api_base or None)
-    for model in config.models:
-        llm.check_model(model, params)
-    for model in (config.user_model, config.review_model):
-        llm.check_model(
-            model, llm.ModelParams(api_base=None if model.startswith("sim/") else config.api_base or None)
-        )
+    for model in (*config.models, config.user_model, config.review_model):
+        llm.check_model(model, config.params(model))
 
 
 def smoke(config: ExperimentConfig) -> ExperimentConfig:

@@ -79,7 +79,9 @@ def typed(raised: Exception, model: str, key_names: Callable[[str], str]) -> LLM
         )
     if rejected and status not in _RETRIED_4XX and detail:
         return PermanentError(f"{model}: the server rejected the request ({status}: {detail})")
-    error = TransientError(f"{model}: {detail or type(raised).__name__} (status {status or 'none'})")
+    late = isinstance(raised, TimeoutError) or "timeout" in type(raised).__name__.lower()
+    hint = "; a slow server needs a larger timeout_seconds" if late else ""
+    error = TransientError(f"{model}: {detail or type(raised).__name__} (status {status or 'none'}){hint}")
     error.retry_after_seconds = _retry_after(raised)
     return error
 

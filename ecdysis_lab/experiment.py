@@ -105,11 +105,7 @@ class Experiment:
         """Rollout setup for a model."""
         from ecdysis_lab.rollout import Setup
 
-        def params(name: str) -> llm.ModelParams:
-            base = None if name.startswith("sim/") else self.config.api_base or None
-            return llm.ModelParams(api_base=base)
-
-        user = self.config.user_model
+        user, params = self.config.user_model, self.config.params
         return Setup(self.config.benchmark, model, user, params(model), params(user))
 
     def _harness(self, arm: str) -> tuple[Any, list[Any]]:
@@ -121,7 +117,6 @@ class Experiment:
         from ecdysis_lab.train import TrainConfig, Trainer
 
         c = self.config
-        review = llm.ModelParams(api_base=None if c.review_model.startswith("sim/") else c.api_base or None)
         config = TrainConfig(
             arm=arm,
             setup=self.setup(c.model),
@@ -134,7 +129,7 @@ class Experiment:
             disclosure=c.disclosure,  # type: ignore[arg-type]
             subset=c.subset,  # type: ignore[arg-type]
             review_model=c.review_model,
-            review_params=review,
+            review_params=c.params(c.review_model),
             debate=c.debate,
             editor=c.editor,
             embedder=c.embedder,

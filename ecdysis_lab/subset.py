@@ -7,9 +7,13 @@ Coverage is monotone and submodular, so the lazy greedy choice is within 1 - 1/e
 from __future__ import annotations
 
 import heapq
+import json
 import math
+import warnings
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.coverage import WRONG, Coverage
 from ecdysis_lab.records import Failure, LabError, Patterns, Pick, Subset
@@ -209,3 +213,78 @@ def all_failures(failures: Sequence[Failure]) -> Subset:
     """Every failure; origin ``"all"``."""
     picks = tuple(Pick(f.key, 0.0, "All failures are taken.") for f in sorted(failures, key=lambda f: f.key))
     return Subset(picks, len(picks), len(picks), origin="all")
+
+
+def identity_of(failure: Failure) -> dict[str, Any]:
+    """What a pick means beyond its key: the same trial in a later harness has the same identity."""
+    trial = failure.trajectory.trial
+    return {"benchmark": trial.benchmark, "task_id": trial.task_id, "model": trial.model, "seed": trial.seed}
+
+
+def read_picks(path: Path | str) -> dict[str, dict[str, Any]]:
+    """Picks of a ``subset.json``: key -> identity (see ``identity_of``), empty where the file has none.
+
+    Raises
+    ------
+    LabError: no such file, no JSON, no picks in it, or a pick without a key.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise LabError(f"subset: no such file {path}; give a subset.json that the picker saved")
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        keys = [str(pick["key"]) for pick in found["picks"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise LabError(f"subset: {path} is no subset.json of the picker ({error!r})") from None
+    if not keys:
+        raise LabError(f"subset: {path} holds no pick")
+    trials = found.get("trials")
+    return {key: dict(trials.get(key, {})) if isinstance(trials, dict) else {} for key in keys}
+
+
+def from_file(path: Path | str, failures: Sequence[Failure], otherwise: Subset | None = None) -> Subset:
+    """The subset that a person saved with the picker, for the failures at hand.
+
+    Parameters
+    ----------
+    path : ``subset.json``.
+    failures : failures of this round. A pick is found by its key, or, where the harness has changed since, by
+        benchmark, task, model and seed.
+    otherwise : what to take where none of the picks fails here, as may be in a later round; None raises.
+
+    Returns
+    -------
+    Subset of origin ``"person"``, in the order of the file; ``budget`` counts the picks of the file.
+
+    Raises
+    ------
+    LabError: a file that is missing or no subset, or (without ``otherwise``) none of its picks among the failures.
+
+    Warns
+    -----
+    UserWarning: picks that are not among the failures of this round; the first ones are named.
+    """
+    wanted = read_picks(path)
+    keys = {f.key for f in failures}
+    alike: dict[str, list[str]] = defaultdict(list)
+    for failure in failures:
+        alike[json.dumps(identity_of(failure), sort_keys=True)].append(failure.key)
+    picks: dict[str, Pick] = {}
+    missing = []
+    for key, identity in wanted.items():
+        same = [key] if key in keys else alike.get(json.dumps(identity, sort_keys=True), [])
+        found = next((k for k in same if k not in picks), None)
+        if found is None:
+            missing.append(key)
+        else:
+            now = "" if found == key else " before the harness changed"
+            picks[found] = Pick(found, 0.0, f"Picked by a person{now}.")
+    if missing:
+        few = ", ".join(missing[:3])
+        said = f"{path}: {len(picks)} of {len(wanted)} picks are among the {len(failures)} failures; not {few}"
+        if not picks and otherwise is None:
+            raise LabError(f"subset: {said}; pick from this run, with the same model, tasks and seed")
+        warnings.warn(said if picks else f"{said}; taking the {otherwise.origin} subset", stacklevel=2)  # type: ignore[union-attr]
+    if not picks and otherwise is not None:
+        return otherwise
+    return Subset(tuple(picks.values()), len(wanted), len(failures), origin="person")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ecdysis_lab.records import Failure, LabError, Patterns, Subset
 from ecdysis_lab.store import RunFolder
-from ecdysis_lab.subset import budget_of, pick_quarter
+from ecdysis_lab.subset import budget_of, identity_of, pick_quarter
 
 COLOURINGS = ("pattern", "termination", "failed check", "model")
 
@@ -238,6 +238,7 @@ class PickerState:
             "excludes": self.choice.excludes,
             "asked": self.asked,
             "seed": self.seed,
+            "trials": {key: identity_of(self.failures[key]) for key in self.subset.keys},
         }
         RunFolder(self.path.parent).write_json(self.path.name, {**asdict(self.banded), **own})
 
