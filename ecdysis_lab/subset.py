@@ -281,7 +281,9 @@ def from_file(path: Path | str, failures: Sequence[Failure], otherwise: Subset |
             picks[found] = Pick(found, 0.0, f"Picked by a person{now}.")
     if missing:
         few = ", ".join(missing[:3])
-        said = f"{path}: {len(picks)} of {len(wanted)} picks are among the {len(failures)} failures; not {few}"
+        said = (
+            f"{path}: {len(picks)} of {len(wanted)} picks are among the {len(failures)} failures; not {few}"
+        )
         if not picks and otherwise is None:
             raise LabError(f"subset: {said}; pick from this run, with the same model, tasks and seed")
         warnings.warn(said if picks else f"{said}; taking the {otherwise.origin} subset", stacklevel=2)  # type: ignore[union-attr]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,14 @@ from ecdysis_lab.coverage import Coverage
 from ecdysis_lab.failures import find_failures
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.records import Failure, LabError, Message, Pattern, Patterns, Trajectory, Trial
-from ecdysis_lab.subset import all_failures, budget_of, pick_quarter, random_quarter
+from ecdysis_lab.subset import (
+    all_failures,
+    budget_of,
+    from_file,
+    identity_of,
+    pick_quarter,
+    random_quarter,
+)
 
 
 def failure(
@@ -199,3 +209,73 @@ def test_random_quarter_and_all() -> None:
     assert len(random_quarter(ALL, 0.5, 1).picks) == 12
     every = all_failures(ALL)
     assert every.origin == "all" and every.budget == 24 and set(every.keys) == {f.key for f in ALL}
+
+
+# --- a person's pick, read back from subset.json
+
+
+def saved(path: Path, keys: Sequence[str], trials: dict[str, Any] | None = None) -> Path:
+    """A subset.json; without ``trials`` as a run folder holds it."""
+    picks = [{"key": k, "gain": 0.1, "reason": "r"} for k in keys]
+    path.write_text(json.dumps({"picks": picks, "budget": len(keys), "trials": trials}))
+    return path
+
+
+def test_a_saved_pick_is_found_by_key_in_its_order(tmp_path: Path) -> None:
+    keys = [B[1].key, A[3].key, NOISE[0].key]
+    subset = from_file(saved(tmp_path / "subset.json", keys), ALL)
+    assert (list(subset.keys), subset.origin) == (keys, "person")
+    assert (subset.budget, subset.n_failures) == (3, 24)
+    assert {p.reason for p in subset.picks} == {"Picked by a person."}
+
+
+def test_a_pick_outlives_a_change_of_the_harness(tmp_path: Path) -> None:
+    later = [
+        replace(
+            f,
+            key=f"later{i}",
+            trajectory=replace(f.trajectory, trial=replace(f.trajectory.trial, harness="h2")),
+        )
+        for i, f in enumerate(ALL)
+    ]
+    chosen = [A[2], B[0]]
+    trials = {f.key: identity_of(f) for f in chosen}
+    subset = from_file(saved(tmp_path / "subset.json", list(trials), trials), later)
+    assert subset.keys == ("later2", "later12")
+    assert {p.reason for p in subset.picks} == {"Picked by a person before the harness changed."}
+
+
+def test_picks_that_do_not_fail_any_more_are_said(tmp_path: Path) -> None:
+    path = saved(tmp_path / "subset.json", [A[0].key, B[0].key, "gone-1", "gone-2"])
+    with pytest.warns(
+        UserWarning, match=r"subset.json: 2 of 4 picks are among the 24 failures; not gone-1, gone-2"
+    ):
+        subset = from_file(path, ALL)
+    assert subset.keys == (A[0].key, B[0].key) and subset.budget == 4
+
+
+def test_a_pick_of_other_failures_is_refused_or_replaced(tmp_path: Path) -> None:
+    path = saved(tmp_path / "subset.json", ["gone-1", "gone-2"])
+    with pytest.raises(LabError, match=r"subset.json: 0 of 2 picks are among the 24 failures"):
+        from_file(path, ALL)
+    automatic = pick_quarter(ALL, PATTERNS)
+    with pytest.warns(UserWarning, match="taking the automatic subset"):
+        assert from_file(path, ALL, otherwise=automatic) is automatic
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "no such file"),
+        ("{", "is no subset.json"),
+        ("[1]", "is no subset.json"),
+        ('{"picks": [{}]}', "is no subset.json"),
+        ('{"picks": []}', "holds no pick"),
+    ],
+)
+def test_a_file_that_is_no_subset(tmp_path: Path, text: str | None, said: str) -> None:
+    path = tmp_path / "subset.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(LabError, match=f"subset: .*{said}"):
+        from_file(path, ALL)
