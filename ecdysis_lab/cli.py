@@ -87,6 +87,8 @@ def _parser() -> Parser:
     _add(
         commands, "import", _import, "put recorded trajectories into the trial store", _import_options
     )
+    _add(commands, "grid", _grid, "run a notebook over a grid of parameters, one process a cell", _grid_options)
+    _add(commands, "report", _report, "write one HTML report of runs or of a grid", _report_options)
     _add(
         commands, "doctor", _doctor, "say what is installed, which keys are set (names only), what is missing"
     )
@@ -236,6 +238,42 @@ def _import(arguments: argparse.Namespace) -> int:
     data = arguments.data or notebooks.PROJECT / "data"
     found = intake.take_in(arguments.path, data, arguments.format, arguments.benchmark)
     print(json.dumps(found.as_json(), ensure_ascii=False) if arguments.json else intake.report(found))
+    return 0
+
+
+def _grid_options(parser: Parser) -> None:
+    parser.add_argument("file", type=Path, help="YAML with notebook, parameters, grid, cells, exclude, name")
+    parser.add_argument("--workers", type=int, default=0, help="cells at a time; 0 for all cores")
+    parser.add_argument("--data", type=Path, default=None, help="data folder (default: data/ of the project)")
+    parser.add_argument("--json", action="store_true", help="print the final table as JSON")
+
+
+def _grid(arguments: argparse.Namespace) -> int:
+    import os
+
+    from ecdysis_lab import grid, notebooks
+
+    if arguments.workers < 0:
+        raise LabError(f"workers: must be at least 0, got {arguments.workers}")
+    found, data = grid.read(arguments.file), arguments.data or notebooks.PROJECT / "data"
+    workers = arguments.workers or os.cpu_count() or 1
+    rows = grid.run(found, data, workers, None if arguments.json else sys.stdout)
+    folder = grid.folder_of(found, data)
+    print(grid.as_json(rows, folder) if arguments.json else f"table: {folder / 'grid.csv'} and grid.html")
+    return 0 if all(row["status"] == "done" for row in rows) else 1
+
+
+def _report_options(parser: Parser) -> None:
+    parser.add_argument("runs", nargs="+", help="run ids, run folders, or the folder of a grid")
+    parser.add_argument("--out", type=Path, default=None, help="HTML file (default: figures/report-NAME.html)")
+    parser.add_argument("--data", type=Path, default=None, help="data folder (default: data/ of the project)")
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from ecdysis_lab import notebooks, report
+
+    made = report.write(arguments.runs, arguments.data or notebooks.PROJECT / "data", arguments.out)
+    print(f"report: {made}")
     return 0
 
 

@@ -49,7 +49,8 @@ STAGES = (
     "config experiment results",
     "figures",
     "widgets",
-    "notebooks doctor cli",
+    "frozen report",
+    "notebooks grid doctor cli",
 )
 PLUGINS = {("llm", "sim")}  # LiteLLM gets the custom provider when a model is first called
 ROW = {module: row for row, modules in enumerate(STAGES) for module in modules.split()}
