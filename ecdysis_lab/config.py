@@ -91,7 +91,6 @@ class ExperimentConfig:
         slug = self.model.replace("/", "-").replace(":", "-")
         return f"{self.domain}-{slug}-seed{self.seed}-{mark}"
 
-
     def params(self, model: str) -> llm.ModelParams:
         """How a model is asked: the server of ``api_base`` for every model that is not simulated."""
         if model.startswith("sim/"):

@@ -21,35 +21,28 @@ What the sandbox does not cover
 
 from __future__ import annotations
 
-import base64
-import functools
-import marshal
-import threading
-import warnings
 from collections.abc import Callable, Collection
-from dataclasses import asdict
 from types import TracebackType
 from typing import Any
 
-from ecdysis_lab.harness import Harness, static_problems
+from ecdysis_lab.harness import Harness
 from ecdysis_lab.hooks import Allow, Call, Done, Verdict
-from ecdysis_lab.records import LAYER_FILES
-from ecdysis_lab.sandbox import validate
+from ecdysis_lab.sandbox import spares, validate
 from ecdysis_lab.sandbox.client import HostError
 from ecdysis_lab.sandbox.pipe import HarnessFault, HostLimits, Worker
+from ecdysis_lab.sandbox.ready import Recipe, sandbox_report
 from ecdysis_lab.static import HOOKS
 
 __all__ = ["HarnessFault", "Host", "HostError", "HostLimits", "sandbox_report"]
 
 _DEFAULT_LIMITS = HostLimits()
-_report: dict[str, str] = {}
-_report_lock = threading.Lock()
 
 
 class Host:
     """A harness as the agent calls it: one fresh process per trial, none at all for an empty harness.
 
-    Use it as a context manager. The worker starts with the first hook call. After a fault that ended the
+    Use it as a context manager. The worker starts with the first hook call, or was made ready while an earlier
+    trial of the same harness ran (``sandbox/spares.py``). After a fault that ended the
     worker every hook counts as absent (``has`` is False, everything passes); ``fault`` keeps the reason.
 
     Parameters
@@ -71,8 +64,8 @@ class Host:
         limits: HostLimits = _DEFAULT_LIMITS,
         without: Collection[str] = (),
     ) -> None:
-        self.harness, self.policy, self.tools, self.read = harness, policy, tools, read
-        self.limits, self.without = limits, tuple(without)
+        self.harness, self.read = harness, read
+        self._recipe = Recipe(harness, policy, tools, limits, tuple(without))
         self.fault: HarnessFault | None = None
         self._worker: Worker | None = None
         self._messages: list[dict[str, str]] = []
@@ -128,9 +121,9 @@ class Host:
         return validate.verdict("on_reply", self._hook("on_reply", text, steps_left=steps_left))
 
     def close(self) -> None:
-        """End the worker; the host must not be used afterwards."""
+        """End the worker, without waiting for its end; the host must not be used afterwards."""
         if self._worker is not None:
-            self._worker.close()
+            spares.current().bury(self._worker)
             self._worker = None
 
     def start(self) -> None:
@@ -144,7 +137,7 @@ class Host:
         if self._worker is not None or self.fault is not None or not self._hooks:
             return
         try:
-            self._start()
+            self._worker = spares.current().take(self._recipe)
         except HarnessFault as fault:
             self.fault = fault
             raise
@@ -169,35 +162,6 @@ class Host:
                 self.fault = fault
             raise
 
-    def _start(self) -> None:
-        if "static" not in self.without:
-            problems = static_problems(self.harness)
-            if problems:
-                first = problems[0]
-                more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-                raise HarnessFault("static", "load", first.file, first.line, first.what + more)
-        layers = {layer: name for layer, name in LAYER_FILES.items() if self.harness.active(layer)}
-        code = {layer: _compiled(name, self.harness.files[name]) for layer, name in layers.items()}
-        worker = Worker(self.limits)
-        lines = worker.ask(
-            "load", {"do": "confine", "limits": asdict(self.limits), "without": self.without}, _no_read
-        )
-        if not self.without:
-            _warn(lines)
-        request: dict[str, Any] = {
-            "do": "load",
-            "policy": self.policy,
-            "tools": self.tools,
-            "disabled": self.harness.disabled,
-        }
-        request |= {"code": code, "hooks": {name: layer for name, (layer, _) in HOOKS.items()}}
-        self._worker = worker
-        try:
-            worker.ask("load", {**request, "builtins": "builtins" not in self.without}, _no_read)
-        except HarnessFault:
-            worker.close()  # half a harness is none
-            raise
-
     def _answer_read(self, tool: Any, arguments: Any) -> dict[str, Any]:
         """Answer of a read-only tool. Checked here again: the worker's check can be evaded."""
         kind = self._kinds.get(tool, "other") if isinstance(tool, str) else "other"
@@ -209,48 +173,6 @@ class Host:
             return {"value": self.read(tool, arguments)}
         except Exception:  # noqa: BLE001 - bad arguments make a tool raise anything; an error to the harness
             return {"value": None}
-
-
-def sandbox_report() -> dict[str, str]:
-    """Lines of the sandbox on this machine: name -> why it is missing, or an empty string where it holds."""
-    with _report_lock:
-        if not _report:
-            worker = Worker(HostLimits())
-            try:
-                limits = asdict(worker.limits)
-                _report.update(
-                    worker.ask("load", {"do": "confine", "limits": limits, "without": ()}, _no_read)
-                )
-            finally:
-                worker.close()
-        return dict(_report)
-
-
-def _warn(lines: dict[str, str]) -> None:
-    """Say once per process what does not hold. The lines were drawn before any harness code was loaded."""
-    with _report_lock:
-        if _report:
-            return
-        _report.update(lines)
-    missing = [f"{name} ({why})" for name, why in sorted(lines.items()) if why]
-    if missing:
-        warnings.warn(
-            f"the harness sandbox is weaker on this machine; missing: {', '.join(missing)}", stacklevel=4
-        )
-
-
-@functools.lru_cache(maxsize=256)
-def _compiled(name: str, source: str) -> str:
-    """Code object of a hook file as base64 text; compiled here, since a trial has no time for it."""
-    try:
-        code = compile(source, name, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise HarnessFault("static", "load", name, getattr(error, "lineno", 0) or 0, str(error)) from None
-    return base64.b64encode(marshal.dumps(code)).decode()
-
-
-def _no_read(_tool: Any, _arguments: Any) -> dict[str, Any]:
-    return {"error": "no live environment while loading"}
 
 
 def _call(call: Call) -> list[Any]:

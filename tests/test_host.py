@@ -18,10 +18,9 @@ from typing import Any
 import pytest
 
 from ecdysis_lab import harness as harnesses
-from ecdysis_lab import host as hosts
 from ecdysis_lab.hooks import Allow, Call, Done, Refuse, Rewrite
 from ecdysis_lab.host import HarnessFault, Host, HostError, HostLimits, sandbox_report
-from ecdysis_lab.sandbox import client
+from ecdysis_lab.sandbox import client, ready, spares
 
 TOOLS: list[dict[str, Any]] = [
     {
@@ -188,7 +187,9 @@ def test_reads_per_hook_are_bounded(make: Make) -> None:
     host = make(
         lambda _t, _a: 1,
         HostLimits(reads=20),
-        actions=check("for _ in range(call.arguments['n']):\n    view.read('get_order')\nreturn Allow()"),
+        actions=check(
+            "for i in range(call.arguments['n']):\n    view.read('get_order', id=[call.arguments['n'], i])\nreturn Allow()"
+        ),
     )
     assert host.check(Call("c", {"n": 20}), 5) == Allow()
     assert fault_of(lambda: host.check(Call("c", {"n": 21}), 5)).kind == "reads"
@@ -381,8 +382,54 @@ def test_close_ends_the_worker_and_the_server_stays(make: Make) -> None:
     pid, server = host._worker.pid, client.current().process.pid
     assert Path(f"/proc/{pid}").exists()
     host.close()
+    spares.current().settle()
     assert not Path(f"/proc/{pid}").exists()
     assert client.current().process.pid == server
+
+
+def test_a_spare_worker_is_ready_from_the_second_trial_on_and_serves_one_trial(make: Make) -> None:
+    harness = make(
+        actions=HEAD
+        + "n = []\ndef check(call, view):\n    n.append(1)\n    return Refuse(str(len(n)), 'x')\n"
+    ).harness
+    keeper = spares.current()
+    pids = []
+    for trial in range(4):
+        spare = keeper._spare
+        with Host(harness, "", TOOLS) as host:
+            assert host.check(CALL, 5) == Refuse("1", "x")
+            assert host._worker is not None
+            assert (spare is host._worker) == (trial >= 2)
+            pids.append(host._worker.pid)
+        keeper.settle()
+    assert len(set(pids)) == 4
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    other = make(actions=check("return Allow()")).harness
+    with Host(other, "", TOOLS) as host:
+        assert host.check(CALL, 5) == Allow()
+    keeper.settle()
+    assert keeper._spare is None, "one spare, for the harness used last"
+
+
+def test_a_read_is_asked_once_until_something_may_have_changed(make: Make) -> None:
+    asked: list[str] = []
+
+    def read(tool: str, arguments: dict[str, Any]) -> Any:
+        asked.append(tool)
+        return {"n": [len(asked)]}
+
+    host = make(
+        read,
+        actions=check("found = view.read('get_order')\nfound['n'].append(9)\nreturn Refuse(str(found), 'x')"),
+    )
+    first = host.check(CALL, 9)
+    assert host.check(CALL, 9) == first == Refuse("{'n': [1, 9]}", "x"), "the second hook got its own copy"
+    host.add_done(Done(Call("get_order", {}), "{}", False))
+    assert host.check(CALL, 9) == first
+    host.add_done(Done(Call("cancel_order", {}), "{}", False))
+    assert host.check(CALL, 9) == Refuse("{'n': [2, 9]}", "x")
+    host.add_message("user", "and now?")
+    assert host.check(CALL, 9) == Refuse("{'n': [3, 9]}", "x")
 
 
 def test_a_forgotten_worker_is_killed_even_inside_an_exchange(make: Make) -> None:
@@ -475,7 +522,7 @@ import sys, time
 from ecdysis_lab.harness import load
 from ecdysis_lab.host import Host
 from ecdysis_lab.hooks import Call
-from ecdysis_lab.sandbox import client
+from ecdysis_lab.sandbox import client, ready, spares
 host = Host(load(sys.argv[1]), "", [])
 host.check(Call("c", {}), 1)
 print(client.current().process.pid, host._worker.pid, flush=True)
@@ -516,9 +563,9 @@ def test_the_report_names_every_line_and_what_is_missing_is_said_once(
     assert sorted(report) == lines.split()
     if sys.platform == "linux" and os.uname().machine in ("x86_64", "aarch64"):
         assert set(report.values()) == {""}
-    monkeypatch.setattr(hosts, "_report", {})
+    monkeypatch.setattr(ready, "_report", {})
     with pytest.warns(UserWarning, match=r"weaker on this machine; missing: seccomp \(no filter for plan9\)"):
-        hosts._warn({**report, "seccomp": "no filter for plan9"})
+        ready._warn({**report, "seccomp": "no filter for plan9"})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        hosts._warn({**report, "seccomp": "no filter for plan9"})
+        ready._warn({**report, "seccomp": "no filter for plan9"})

@@ -22,6 +22,7 @@ from ecdysis_lab.benchmarks.tau2_env import (
     difference_hash,
     fresh_environment,
 )
+from ecdysis_lab.benchmarks.tau2_sides import LiveEnvironment
 from ecdysis_lab.benchmarks.users import UserSpec, user_fault
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.records import Completion, LabError, Message, Task, Usage, to_json
@@ -174,6 +175,10 @@ def test_shared_rows_stay_pristine_over_all_gold_plans(domain: str) -> None:
     changed = 0
     for task in bench(domain).tasks("all"):
         environment = fresh_environment(domain)
+        reads = [c for c in gold(domain, task.id) if environment.tools.tool_type(c.name).value == "read"]
+        off_record = [LiveEnvironment(environment).read(c.name, c.arguments) for c in reads]
+        assert all(answer is not None for answer in off_record)
+        assert environment.get_db_hash() == unchanged
         replayed(environment, gold(domain, task.id))
         writes = [c for c in gold(domain, task.id) if environment.tools.tool_type(c.name).value == "write"]
         assert writes or environment.get_db_hash() == unchanged

@@ -14,6 +14,8 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache, partial
 from typing import Any
@@ -28,10 +30,11 @@ class CopyOnAccess(dict):  # type: ignore[type-arg]
         super().__init__(rows)
         self.pristine = rows
         self.own: set[str] = set()
+        self.only_read = False
 
     def __getitem__(self, key: str) -> Any:
         row = super().__getitem__(key)
-        if key in self.pristine and key not in self.own:
+        if not self.only_read and key in self.pristine and key not in self.own:
             row = deepcopy(row)
             self.own.add(key)
             super().__setitem__(key, row)
@@ -51,6 +54,19 @@ class CopyOnAccess(dict):  # type: ignore[type-arg]
 
     def _replaced(self, key: str) -> bool:
         return super().__getitem__(key) is not self.pristine[key]
+
+
+@contextmanager
+def only_read(db: Any) -> Iterator[None]:
+    """No copies on access: for calls of tools that write nothing."""
+    collections = [v for v in vars(db).values() if isinstance(v, CopyOnAccess)]
+    for collection in collections:
+        collection.only_read = True
+    try:
+        yield
+    finally:
+        for collection in collections:
+            collection.only_read = False
 
 
 def _dump(row: Any) -> Any:

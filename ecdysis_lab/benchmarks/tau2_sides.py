@@ -15,6 +15,7 @@ from tau2.user.user_simulator import UserSimulator
 from tau2.utils.llm_utils import to_litellm_messages
 
 from ecdysis_lab import llm
+from ecdysis_lab.benchmarks.tau2_env import only_read
 from ecdysis_lab.benchmarks.users import UserSpec
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.records import Agent, Message
@@ -135,7 +136,8 @@ class LiveEnvironment:
         toolkit = self.environment.tools
         if not toolkit.has_tool(tool) or toolkit.tool_type(tool).value != "read":
             raise PermissionError(f"{tool!r} is no read-only tool")
-        text, error = self.call(Call(tool, arguments))
+        with only_read(toolkit.db):
+            text, error = self.call(Call(tool, arguments))
         if error:
             return None
         try:

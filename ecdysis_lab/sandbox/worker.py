@@ -46,6 +46,9 @@ class _Worker:
         self.policy, self.limit = "", 0
         self.tools: list[dict[str, Any]] = []
         self.kinds: dict[str, str] = {}
+        self.known: dict[
+            str, str
+        ] = {}  # answers of reads, as JSON text, until something may have changed them
 
     def run(self) -> NoReturn:
         """Serve until the channel closes."""
@@ -81,6 +84,9 @@ class _Worker:
     def do_hook(self, request: dict[str, Any]) -> Any:
         self.messages += request["messages"]
         self.done += request["done"]
+        acted = any(self.kinds.get(done[0]) != "read" for done in request["done"])
+        if acted or any(message["role"] == "user" for message in request["messages"]):
+            self.known.clear()
         hook, arguments = request["hook"], request["arguments"]
         if hook not in self.functions:
             raise _Contract(f"{hook} is not a function")
@@ -105,13 +111,17 @@ class _Worker:
         )
 
     def read(self, i: int, tool: str, arguments: dict[str, Any]) -> Any:
-        """Ask the host for a read-only tool's answer."""
+        """A read-only tool's answer, from the host unless nothing can have changed since it was last asked."""
+        key = json.dumps([tool, arguments], sort_keys=True, default=repr)
+        if key in self.known:
+            return json.loads(self.known[key])
         self._send(self._encode({"i": i, "read": tool, "arguments": arguments}))
         answer = self._receive()
         if "denied" in answer:
             raise PermissionError(answer["denied"])
         if "error" in answer:
             raise RuntimeError(answer["error"])
+        self.known[key] = json.dumps(answer["value"])
         return answer["value"]
 
     def _encode(self, message: dict[str, Any]) -> bytes:

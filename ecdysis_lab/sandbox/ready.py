@@ -1,0 +1,134 @@
+"""From a harness to a worker that is shut in and has loaded it: everything that happens before the first hook."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import marshal
+import threading
+import warnings
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ecdysis_lab.harness import Harness, static_problems
+from ecdysis_lab.records import LAYER_FILES
+from ecdysis_lab.sandbox.pipe import HarnessFault, HostLimits, Worker
+from ecdysis_lab.static import HOOKS
+
+_report: dict[str, str] = {}
+_report_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a ready worker is made from; nothing in it belongs to one trial.
+
+    Parameters
+    ----------
+    harness : what ``harness.load`` returned. policy : the benchmark's policy text.
+    tools : tool schemas. limits : of the worker. without : lines to leave out, for tests only.
+    """
+
+    harness: Harness
+    policy: str
+    tools: list[dict[str, Any]]
+    limits: HostLimits
+    without: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for recipes whose workers are interchangeable."""
+        return (
+            self.harness.hash,
+            self.policy,
+            json.dumps(self.tools, default=str),
+            self.limits,
+            self.without,
+        )
+
+    def make(self) -> Worker:
+        """A worker behind all its lines, with the hooks loaded.
+
+        Raises
+        ------
+        HarnessFault: the harness breaks the static policy or does not load.
+        HostError: the sandbox cannot run.
+        """
+        if "static" not in self.without:
+            _check_static(self.harness)
+        layers = {layer: name for layer, name in LAYER_FILES.items() if self.harness.active(layer)}
+        code = {layer: _compiled(name, self.harness.files[name]) for layer, name in layers.items()}
+        worker = Worker(self.limits)
+        try:
+            lines = worker.ask(
+                "load", {"do": "confine", "limits": asdict(self.limits), "without": self.without}, _no_read
+            )
+            if not self.without:
+                _warn(lines)
+            worker.ask("load", self._request(code), _no_read)
+        except HarnessFault:
+            worker.close()  # half a harness is none
+            raise
+        return worker
+
+    def _request(self, code: dict[str, str]) -> dict[str, Any]:
+        return {
+            "do": "load",
+            "policy": self.policy,
+            "tools": self.tools,
+            "disabled": self.harness.disabled,
+            "code": code,
+            "hooks": {name: layer for name, (layer, _) in HOOKS.items()},
+            "builtins": "builtins" not in self.without,
+        }
+
+
+def sandbox_report() -> dict[str, str]:
+    """Lines of the sandbox on this machine: name -> why it is missing, or an empty string where it holds."""
+    with _report_lock:
+        if not _report:
+            worker = Worker(HostLimits())
+            try:
+                limits = asdict(worker.limits)
+                _report.update(
+                    worker.ask("load", {"do": "confine", "limits": limits, "without": ()}, _no_read)
+                )
+            finally:
+                worker.close()
+        return dict(_report)
+
+
+def _check_static(harness: Harness) -> None:
+    problems = static_problems(harness)
+    if problems:
+        first = problems[0]
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise HarnessFault("static", "load", first.file, first.line, first.what + more)
+
+
+def _warn(lines: dict[str, str]) -> None:
+    """Say once per process what does not hold. The lines were drawn before any harness code was loaded."""
+    with _report_lock:
+        if _report:
+            return
+        _report.update(lines)
+    missing = [f"{name} ({why})" for name, why in sorted(lines.items()) if why]
+    if missing:
+        warnings.warn(
+            f"the harness sandbox is weaker on this machine; missing: {', '.join(missing)}", stacklevel=6
+        )
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(name: str, source: str) -> str:
+    """Code object of a hook file as base64 text; compiled here, since a trial has no time for it."""
+    try:
+        code = compile(source, name, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise HarnessFault("static", "load", name, getattr(error, "lineno", 0) or 0, str(error)) from None
+    return base64.b64encode(marshal.dumps(code)).decode()
+
+
+def _no_read(_tool: Any, _arguments: Any) -> dict[str, Any]:
+    return {"error": "no live environment while loading"}
