@@ -17,7 +17,7 @@ from ecdysis_lab.hooks import Call
 from ecdysis_lab.importers import load
 from ecdysis_lab.patterns import find_patterns
 from ecdysis_lab.records import Failure, Intervention, LabError, Message, Patterns
-from ecdysis_lab.subset import pick_quarter
+from ecdysis_lab.subset import from_file, pick_quarter
 from ecdysis_lab.widgets import (
     FailurePicker,
     PickerState,
@@ -350,3 +350,57 @@ def test_notebook_under_papermill_writes_everything(tmp_path: Path) -> None:
     assert "3 patterns, 3 recurring, 0 noise" in text and "el-picker" not in text
     with pytest.raises(LabError, match="unknown parameter 'sauce' of patterns"):
         notebooks.run("patterns", {"sauce": "x"}, tmp_path / "run.ipynb")
+
+
+# --- a run of the package
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training run of one round, made by the package."""
+    from ecdysis_lab.config import configure
+    from ecdysis_lab.experiment import Experiment
+
+    config = configure(
+        domain="airline", model="sim/small", test_models="sim/small", arms="ecdysis", start="empty",
+        train_tasks=7, test_tasks=1, trials=1, rounds=1, embedder="tfidf", workers=1,
+    )  # fmt: skip
+    run = Experiment(config, tmp_path_factory.mktemp("data"), "picked")
+    run.go()
+    return run.run.folder
+
+
+def test_the_picker_opens_on_a_run_and_training_reads_the_pick(run_folder: Path, tmp_path: Path) -> None:
+    data, kept = run_folder.parent.parent, tmp_path / "subset.json"
+    recorded = json.loads((run_folder / "rounds" / "ecdysis-1" / "failures.json").read_text())
+    picker = FailurePicker.open(str(run_folder), kept, embedder="tfidf")
+    assert list(picker.state.failures) == sorted(r["key"] for r in recorded) and len(recorded) >= 3
+    assert picker.reader.key == picker.state.current and "el-trace" in picker.reader.html
+    cards = {f.key: f.card for f in picker.state.failures.values()}
+    assert {r["key"]: r["card"] for r in recorded} == cards  # the person reads what the review read
+    out = outside(picker.state)
+    picker.state.pin(out)
+    # By name, and without one: the newest run of the data folder.
+    for source in ("picked", ""):
+        again = open_source(source, data)
+        assert {f.key for f in again.failures} == set(cards) and again.name == "picked" and again.simulated
+    subset = from_file(kept, again.failures)
+    assert subset.keys == picker.subset.keys and subset.keys[0] == out and subset.origin == "person"
+
+
+def test_a_table_that_is_cut_says_so(found: tuple[list[Failure], Patterns]) -> None:
+    assert FailurePicker(*found).table_note.value == ""
+    failures, patterns = found
+    many = [replace(failures[i % 24], key=f"{i:05d}", task_id=str(i)) for i in range(2100)]
+    groups = replace(
+        patterns,
+        patterns=(),
+        noise={f.key: (-1, 0.0) for f in many},
+        layout={f.key: (0.0, 0.0) for f in many},
+    )
+    picker = FailurePicker(many, groups, budget=2)
+    assert len(picker.table.rows) == 2000
+    assert "The table shows 2,000 of 2,100 failures: the first by subset, rising." in picker.table_note.value
+    picker._hear({"act": "sort", "column": 3})
+    picker._hear({"act": "sort", "column": 3})
+    assert picker.table.rows[0][0] == "02099" and "by task, falling" in picker.table_note.value

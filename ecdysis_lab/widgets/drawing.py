@@ -116,6 +116,18 @@ def rows(state: PickerState, column: int, down: bool) -> list[list[str]]:
     return (sorted(filled, key=value, reverse=down) + empty)[:TABLE_ROWS]
 
 
+def table_note(state: PickerState, column: int, down: bool) -> str:
+    """What the table leaves out, as HTML; empty where it shows every failure."""
+    n = len(state.failures)
+    if n <= TABLE_ROWS:
+        return ""
+    way = "falling" if down else "rising"
+    return (
+        f'<div class="el-note el-alarm">The table shows {TABLE_ROWS:,} of {n:,} failures: the first by '
+        f"{escaped(COLUMNS[column])}, {way}. Click a column's head for others; the map shows them all.</div>"
+    )
+
+
 def status(state: PickerState) -> str:
     """Counts, coverage, cost of the overrides, and why the open failure was picked, as HTML."""
     subset, choice = state.subset, state.choice

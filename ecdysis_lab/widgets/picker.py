@@ -9,6 +9,7 @@ from typing import Any
 from ecdysis_lab.records import Failure, Patterns, Subset, Trajectory
 from ecdysis_lab.transcript import shorten
 from ecdysis_lab.widgets import drawing
+from ecdysis_lab.widgets.source import open_source
 from ecdysis_lab.widgets.state import COLOURINGS, PickerState
 from ecdysis_lab.widgets.trace import trace_html
 
@@ -47,6 +48,38 @@ class FailurePicker:
             self.state.listen(self.refresh)
             self.refresh()
 
+    @classmethod
+    def open(
+        cls,
+        source: str,
+        path: Path | str | None = None,
+        *,
+        data: Path | str = "",
+        budget: int | float | None = None,
+        embedder: str = "auto",
+        disclosure: str = "checks",
+        seed: int = 0,
+    ) -> FailurePicker:
+        """A picker on a file or folder of traces, an import, or a training run, in one line.
+
+        Parameters
+        ----------
+        source, data, disclosure : see ``open_source``.
+        path, budget, seed : see ``PickerState``; ``path`` is where the pick is saved.
+        embedder : see ``embed.embedder``.
+
+        Raises
+        ------
+        LabError: nothing there, or a wrong value.
+        """
+        from ecdysis_lab.embed import embedder as make
+        from ecdysis_lab.patterns import find_patterns
+
+        found = open_source(source, data, disclosure=disclosure)
+        return cls(
+            found.failures, find_patterns(found.failures, make(embedder), seed=seed), path, budget, seed
+        )
+
     @property
     def subset(self) -> Subset:
         """The present subset."""
@@ -64,7 +97,7 @@ class FailurePicker:
         self.map = self._map()
         self.legend, self.status, self.curve = w.HTML(), w.HTML(), w.HTML()
         self.reader = TraceReader(height_pixels=READER_PIXELS)
-        self.table = FailureTable(columns=list(drawing.COLUMNS))
+        self.table, self.table_note = FailureTable(columns=list(drawing.COLUMNS)), w.HTML()
         self.table.on_msg(lambda _, content, __: self._hear(content))
         wide = w.Layout(width="640px")
         left = w.VBox([self.colouring, self.map, self.legend, self.curve], layout=wide)
@@ -74,7 +107,8 @@ class FailurePicker:
         bar = w.HBox([*self.buttons.values(), self.slider], layout=w.Layout(flex_flow="row wrap"))
         row = w.HBox([left, right], layout=w.Layout(width="100%", flex_flow="row wrap"))
         box = w.VBox(
-            [bar, self.status, row, self.table], layout=w.Layout(width="100%", max_width=f"{PAGE_PIXELS}px")
+            [bar, self.status, row, self.table_note, self.table],
+            layout=w.Layout(width="100%", max_width=f"{PAGE_PIXELS}px"),
         )
         box.add_class("el-picker")
         return box
@@ -137,6 +171,7 @@ class FailurePicker:
         self.slider.value, self.colouring.value = state.choice.budget, state.colour_by
         self.table.rows = drawing.rows(state, *self._order)
         self.table.order = list(self._order)
+        self.table_note.value = drawing.table_note(state, *self._order)
         self.table.marks = {k: mark for k in state.failures if (mark := state.mark(k))}
         self.table.current = key
         self.buttons["pin"].description = "Unpin (p)" if state.mark(key) == "pinned" else "Pin (p)"

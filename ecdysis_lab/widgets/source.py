@@ -49,7 +49,7 @@ class Source:
 
 def open_source(
     source: str,
-    data: Path | str,
+    data: Path | str = "",
     threshold: float = 1.0,
     disclosure: str = "checks",
     smoke: bool = False,
@@ -59,7 +59,8 @@ def open_source(
     Parameters
     ----------
     source : file or folder of traces, run or import (folder or name), empty for the newest: see ``intake.read``.
-    data : the data folder. threshold : ``failure_threshold`` λ. disclosure : what a card may tell.
+    data : the data folder, where the source is only a name.
+    threshold : ``failure_threshold`` λ. disclosure : what a card may tell.
     smoke : keep the first 20 failures only.
 
     Raises

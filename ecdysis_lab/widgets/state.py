@@ -73,6 +73,7 @@ class PickerState:
         self._automatic: dict[int, Subset] = {}
         self._reopen()
         self.subset = self._pick(self.choice)
+        self._chosen = (self.subset, frozenset(self.subset.keys))
         self.current = next(iter(self.subset.keys or self.failures), "")
         self.save()
 
@@ -107,7 +108,11 @@ class PickerState:
             return "pinned"
         if key in self.choice.excludes:
             return "excluded"
-        return "picked" if key in self.subset.keys else ""
+        if (
+            self._chosen[0] is not self.subset
+        ):  # asked once per failure: a look into a tuple would take n² steps
+            self._chosen = (self.subset, frozenset(self.subset.keys))
+        return "picked" if key in self._chosen[1] else ""
 
     def category(self, key: str) -> str:
         """What a failure is coloured by at present, as text."""
