@@ -45,6 +45,7 @@ class Replay:
     differences : newly refused or altered acts.
     unchanged : whether every byte that the model would see is the same, so that its result can be reused.
     faults : harness faults on the way.
+    acts : what its hooks said beyond letting pass, as (step, hook, text); two harnesses are compared by it.
     """
 
     key: str
@@ -52,6 +53,7 @@ class Replay:
     differences: tuple[Difference, ...]
     unchanged: bool
     faults: tuple[Intervention, ...]
+    acts: tuple[tuple[int, str, str], ...] = ()
 
 
 class _Walk:
@@ -66,6 +68,7 @@ class _Walk:
         self.gave_way = {i.step for i in acts if i.action == "pass_through"}
         self.sent = {i.step: str(i.after) for i in acts if (i.hook, i.action) == ("on_reply", "rewrite")}
         self.differences: list[Difference] = []
+        self.acts: list[tuple[int, str, str]] = []
         self.pending: dict[str, Call] = {}  # calls of the latest message, as they ran
         self.same, self.calls, self.opened = True, 0, False
 
@@ -80,7 +83,8 @@ class _Walk:
             self.agent.close()
         same = self.same and not self.differences and self.agent.shown == self.trajectory.shown
         faults = tuple(i for i in self.agent.interventions if i.action == "fault")
-        return Replay(self.trajectory.key, self.calls, tuple(self.differences), same and not faults, faults)
+        found, acts = tuple(self.differences), tuple(self.acts)
+        return Replay(self.trajectory.key, self.calls, found, same and not faults, faults, acts)
 
     def _step(self, step: int, message: Message, context: Sequence[Message]) -> None:
         if message.role == "user" and not (message.content or "").startswith((REPLY_STOPPED, "[system]")):
@@ -101,6 +105,8 @@ class _Walk:
         ran = [self.executed.get(c.id, c) for c in message.calls]
         self.pending = {c.id: c for c in ran}
         verdicts = self.agent._judge(message)
+        hook = self.agent._hook(message)
+        self.acts += [(step, hook, str(v)) for v in verdicts if not isinstance(v, Allow)]
         if any(a.startswith((REFUSED, REPLY_STOPPED)) for a in answers):
             for verdict, answer in zip(verdicts, answers, strict=False):
                 told = f"{verdict.reason} {verdict.option}" if isinstance(verdict, Refuse) else NOT_THIS_ONE
@@ -153,6 +159,8 @@ class _Walk:
             None,
             call.name,
         )
+        if note:
+            self.acts.append((len(self.agent.context), "observe", note))
         noted = (message.content or "").partition("\n" + NOTE)[2]
         self.same &= (note or "") == noted
 

@@ -1,0 +1,172 @@
+"""The accommodation ratio t: which changes of a run serve one model's quirk rather than a defect of the harness.
+
+A change is model-specific when its pattern is auxiliary, when the failures it cites recur on no other model at hand,
+or when its trigger fires on the traces of one model only. :func:`decide` is pure; ``accommodation_run`` gathers the
+facts from a run folder and the trial store. Planted causes of simulated models are never read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ecdysis_lab.records import Embedder, Failure, Patterns
+
+Counted = Mapping[str, tuple[int, int]]
+"""Model -> (how many of its traces show it, how many were looked at)."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of one change.
+
+    Parameters
+    ----------
+    model : the model it was trained on. pattern : name of the pattern it answers, e.g. ``"P3 (id form)"``, or an
+        empty string where its evidence belongs to none. tasks : distinct tasks that the pattern spans.
+    seen : other model -> (its failures in the same pattern, its failures at hand).
+    fired : model -> (traces on which the change acts, traces replayed), the trained model included; None where
+        nothing was replayed.
+    unreplayed : why nothing was replayed, as a sentence without a full stop.
+    """
+
+    model: str
+    pattern: str
+    tasks: int
+    seen: Counted = field(default_factory=dict)
+    fired: Counted | None = None
+    unreplayed: str = "its trigger was not replayed"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One change with the automatic decision.
+
+    Parameters
+    ----------
+    id : ``"<arm>-<round>.<change>"``, both from 1. arm, round, change : its parts. outcome : verdict of the round.
+    layer, what, why, pattern, evidence : of the change. model : the model it was trained on.
+    model_specific : the decision; None where nothing decides it. reasons : why, in words.
+    seen, fired : the numbers behind it, see :class:`Facts`.
+    """
+
+    id: str
+    arm: str
+    round: int
+    change: int
+    outcome: str
+    layer: str
+    what: str
+    why: str
+    pattern: str
+    evidence: tuple[str, ...]
+    model: str
+    model_specific: bool | None
+    reasons: tuple[str, ...]
+    seen: dict[str, tuple[int, int]] = field(default_factory=dict)
+    fired: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def word(self) -> str:
+        """The decision as a label: ``model quirk``, ``harness defect`` or ``unsure``."""
+        return {True: "model quirk", False: "harness defect", None: "unsure"}[self.model_specific]
+
+
+def decide(facts: Facts) -> tuple[bool | None, tuple[str, ...]]:
+    """Whether a change is model-specific, and why.
+
+    Parameters
+    ----------
+    facts : what is known of it.
+
+    Returns
+    -------
+    (True, False, or None where no other model's trajectories are at hand and the pattern recurs; reasons in words).
+    A trigger that fires on another model's failures counts as recurrence there: it is the same act.
+    """
+    if not facts.pattern:
+        return True, ("auxiliary: its evidence belongs to no pattern",)
+    if facts.tasks < 2:
+        return True, (f"auxiliary: {facts.pattern} is seen on one task only",)
+    reasons = [f"{facts.pattern} recurs over {facts.tasks} tasks on {facts.model}"]
+    shown = sorted(m for m, (n, _) in facts.seen.items() if n)
+    reasons += _seen_reasons(facts, shown)
+    elsewhere, replayed = _fired_elsewhere(facts)
+    reasons.append(_fired_reason(facts, elsewhere, replayed))
+    if not facts.seen and not replayed:
+        return None, tuple(reasons)
+    own = (facts.fired or {}).get(facts.model, (0, 0))[0]
+    if own and replayed and not elsewhere:
+        return True, tuple(reasons)
+    return not shown and not elsewhere, tuple(reasons)
+
+
+def _seen_reasons(facts: Facts, shown: Sequence[str]) -> list[str]:
+    if not facts.seen:
+        return ["no other model's trajectories are at hand"]
+    if shown:
+        return [f"it recurs on {_counts({m: facts.seen[m] for m in shown})} failures"]
+    return [f"it recurs on no other model at hand: {_counts(facts.seen)} failures"]
+
+
+def _fired_elsewhere(facts: Facts) -> tuple[list[str], bool]:
+    """(Other models on whose traces the change acts, whether any trace of another model was replayed)."""
+    others = {m: c for m, c in (facts.fired or {}).items() if m != facts.model}
+    return sorted(m for m, (n, _) in others.items() if n), any(total for _, total in others.values())
+
+
+def _fired_reason(facts: Facts, elsewhere: Sequence[str], replayed: bool) -> str:
+    if facts.fired is None:
+        return facts.unreplayed
+    counts = _counts(facts.fired)
+    if elsewhere:
+        return f"its trigger fires on other models too: {counts} replayed failures"
+    own = facts.fired.get(facts.model, (0, 0))[0]
+    if own and replayed:
+        return f"its trigger fires on {facts.model} only: {counts} replayed failures"
+    return f"its trigger fires on {'no other' if own else 'no'} trace: {counts} replayed failures"
+
+
+def _counts(counted: Counted) -> str:
+    return ", ".join(f"{model} {n} of {total}" for model, (n, total) in sorted(counted.items()))
+
+
+def ratio(decisions: Iterable[Decision], outcome: str | None = None) -> float | None:
+    """t: the share of model-specific changes among those decided; None when there are none.
+
+    Parameters
+    ----------
+    decisions : of one arm or run. outcome : count only changes of rounds with this verdict, e.g. ``"accepted"``.
+    """
+    decided = [
+        d.model_specific for d in decisions if d.model_specific is not None and outcome in (None, d.outcome)
+    ]
+    return sum(decided) / len(decided) if decided else None
+
+
+def joint_patterns(
+    own: Sequence[Failure], others: Mapping[str, Sequence[Failure]], embedder: Embedder | None, seed: int = 0
+) -> Patterns:
+    """Patterns over the failures of all models at hand, grouped together."""
+    from ecdysis_lab.patterns import find_patterns
+
+    everyone = [*own, *(f for failures in others.values() for f in failures)]
+    return find_patterns(everyone, embedder, seed=seed, stability=False)
+
+
+def seen_on(
+    cited: Iterable[str], joint: Patterns, others: Mapping[str, Sequence[Failure]]
+) -> dict[str, tuple[int, int]]:
+    """Other model -> (its failures in a joint pattern of the cited failures, its failures at hand).
+
+    Parameters
+    ----------
+    cited : keys of the failures that a change cites. joint : what :func:`joint_patterns` found.
+    others : failures of the other models; a model without failures counts as (0, 0).
+    """
+    label = {key: p.id for p in joint.patterns for key in p.members}
+    wanted = {label[key] for key in cited if key in label}
+    return {
+        model: (sum(label.get(f.key) in wanted for f in failures), len(failures))
+        for model, failures in others.items()
+    }
