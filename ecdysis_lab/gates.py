@@ -17,6 +17,9 @@ from ecdysis_lab.replay import Replay, replay
 from ecdysis_lab.seat import Seat
 
 SHOWN = 3  # examples named in a verdict
+GROWTH = 0.30  # more than this against the parent is worth a warning
+BACK_TO_EDITOR = ("static", "probe", "leak", "legal")
+"""Gates whose reason an editor can act on: they judge the code, not the score."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,25 @@ def cheap_gates(
         or probe_gate(loaded, benchmark, training[0].trial.task_id)
         or leak_gate(candidate, training, benchmark)
     )
+
+
+def growth_notes(parent: Harness, candidate: Harness) -> tuple[str, ...]:
+    """A warning where a candidate has over 30% more tokens or lines than its parent; an empty parent has no measure.
+
+    Growth rejects nothing: text costs the task model attention, and the score decides whether it is worth it.
+    """
+    sizes = {"tokens": (parent.tokens(), candidate.tokens()), "lines": (_lines(parent), _lines(candidate))}
+    grown = [
+        f"{new - old} more {unit} than its parent ({old} to {new}, +{new / old - 1:.0%})"
+        for unit, (old, new) in sizes.items()
+        if old and new > old * (1 + GROWTH)
+    ]
+    return (f"growth: the candidate has {' and '.join(grown)}",) if grown else ()
+
+
+def _lines(harness: Harness) -> int:
+    """Lines of the hook files."""
+    return sum(len(text.splitlines()) for name, text in harness.files.items() if name.endswith(".py"))
 
 
 def loaded(candidate: Candidate) -> Harness:

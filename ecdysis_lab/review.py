@@ -7,7 +7,7 @@ checkpoint of another context is refused.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib import resources
 from typing import Any
@@ -18,6 +18,8 @@ from ecdysis_lab.records import LabError, Review, Usage
 from ecdysis_lab.spec import parse_spec, printable, schema
 
 ROLES = ("analyst", "critic", "engineer")
+PROMPTS = ("shared", *ROLES, "single", "moderator")
+EDITOR_PROMPTS = ("editor", "editor_blocks", "editor_opencode")
 REPAIR = "Your answer could not be used: {why}. Answer again with the corrected JSON object only."
 TURN_CHARS = 16_000  # of one turn that the others get to read
 REPAIR_CHARS = 4_000  # of an unusable answer that its author gets to see again
@@ -34,7 +36,8 @@ class Reviewer:
     params : sampling parameters (temperature 0 by default).
     rounds : K, how often the three roles speak; 0 is the arm without debate.
     budget : shared budget of the run.
-    load, save : read and write the checkpoint, ``{"context": hash, "turns": [[role, text], …], "usage": {…}}``.
+    load, save : read and write the checkpoint,
+        ``{"context": hash, "prompts": hash, "turns": [[role, text], …], "usage": {…}}``.
     """
 
     model: str
@@ -74,7 +77,8 @@ class Reviewer:
         return turns, Usage(**state.get("usage", {}))
 
     def _keep(self, context: Context, turns: Turns, usage: Usage) -> None:
-        self.save({"context": _hash(context), "turns": turns, "usage": asdict(usage)})
+        marks = {"context": _hash(context), "prompts": prompts_hash()}
+        self.save({**marks, "turns": turns, "usage": asdict(usage)})
 
     def _prompt(self, role: str, context: Context, turns: Turns) -> list[dict[str, Any]]:
         said = "\n\n".join(
@@ -138,11 +142,11 @@ def prompt(name: str) -> str:
     return resources.files("ecdysis_lab").joinpath(f"prompts/{name}.md").read_text(encoding="utf-8").strip()
 
 
-def prompts_hash() -> str:
-    """SHA-256 over all prompt files, for the run's record."""
-    names = ("shared", *ROLES, "single", "moderator")
+def prompts_hash(names: Sequence[str] = (*PROMPTS, *EDITOR_PROMPTS)) -> str:
+    """SHA-256 over prompt files, by default all of them, those of the editors included, for the run's record."""
     return hashlib.sha256("\0".join(prompt(n) for n in names).encode()).hexdigest()
 
 
 def _hash(context: Context) -> str:
-    return hashlib.sha256((context.text + prompts_hash()).encode()).hexdigest()
+    """What a debate rests on; the editors' prompts are none of its business."""
+    return hashlib.sha256((context.text + prompts_hash(PROMPTS)).encode()).hexdigest()

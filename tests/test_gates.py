@@ -315,3 +315,30 @@ def test_cheap_gates_stop_at_the_first(tmp_path: Path) -> None:
     broken = folder(tmp_path / "b", actions="import os\n\n\ndef check(call, view):\n    return 1 / 0\n")
     leaking = replace(candidate, path=broken.path, diff="+ mia_li_3668")
     assert gates.cheap_gates(leaking, broken, training, bench()).gate == "static"
+
+
+# -- growth ---------------------------------------------------------------------------------------------------------
+
+
+def lines(n: int) -> str:
+    return "".join(f"A_{i} = {i}\n" for i in range(n))
+
+
+def test_growth_over_thirty_per_cent_is_warned_of(tmp_path: Path) -> None:
+    parent = folder(tmp_path / "a", skills=lines(100))
+    same, more = folder(tmp_path / "b", skills=lines(130)), folder(tmp_path / "c", skills=lines(131))
+    assert gates.growth_notes(parent, parent) == ()
+    assert gates.growth_notes(parent, folder(tmp_path / "d", skills=lines(50))) == ()
+    (said,) = gates.growth_notes(parent, same)  # 130 lines are 30% more; their tokens are over it
+    assert "lines" not in said
+    assert said == "growth: the candidate has 90 more tokens than its parent (245 to 335, +37%)"
+    (said,) = gates.growth_notes(parent, more)
+    assert said.endswith("and 31 more lines than its parent (100 to 131, +31%)")
+
+
+def test_growth_from_nothing_has_no_measure(tmp_path: Path) -> None:
+    assert gates.growth_notes(harness.load("empty"), folder(tmp_path / "a", skills=lines(500))) == ()
+
+
+def test_an_editor_hears_of_every_gate_that_judges_code() -> None:
+    assert gates.BACK_TO_EDITOR == ("static", "probe", "leak", "legal")

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +19,10 @@ from ecdysis_lab.context import Context, acts_of, build_context, excerpt, short,
 from ecdysis_lab.failures import to_failure
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.records import Failure, LabError, Message, Pattern, Patterns, Pick, Subset, Trajectory, Trial
-from ecdysis_lab.review import REPAIR, TURN_CHARS, Reviewer, prompt, prompts_hash
+from ecdysis_lab.review import PROMPTS, REPAIR, TURN_CHARS, Reviewer, prompt, prompts_hash
 from ecdysis_lab.spec import parse_spec
 
+ROOT = Path(__file__).resolve().parents[1]
 BAD, WHY = "no JSON here", "no complete JSON object with `changes` in the answer"
 TURNS = ["analyst", "critic", "engineer"]
 LONE = {"half a surrogate, raw"}
@@ -217,6 +219,21 @@ def test_the_prompts_have_an_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.fullmatch(r"[0-9a-f]{64}", before)
     monkeypatch.setattr("ecdysis_lab.review.prompt", lambda name: prompt(name) + "!")
     assert prompts_hash() != before
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in (ROOT / "ecdysis_lab/prompts").glob("*.md")))
+def test_every_prompt_file_is_part_of_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The editors' prompts too; a debate goes on when only those have changed."""
+    before, debate = prompts_hash(), prompts_hash(PROMPTS)
+    monkeypatch.setattr("ecdysis_lab.review.prompt", lambda n: prompt(n) + ("!" if n == name else ""))
+    assert prompts_hash() != before
+    assert (prompts_hash(PROMPTS) == debate) == name.startswith("editor")
+
+
+def test_the_checkpoint_names_the_prompts() -> None:
+    bench = Bench(["x", GOOD], rounds=0)
+    bench.review()
+    assert [s["prompts"] for s in bench.saved] == [prompts_hash()] * 2
 
 
 # -- the context ------------------------------------------------------------------------------------------------
