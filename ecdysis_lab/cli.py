@@ -84,10 +84,10 @@ def _parser() -> Parser:
         "what a harness does to legal acts, illegal ones and recorded traces",
         _check_options,
     )
+    _add(commands, "import", _import, "put recorded trajectories into the trial store", _import_options)
     _add(
-        commands, "import", _import, "put recorded trajectories into the trial store", _import_options
+        commands, "grid", _grid, "run a notebook over a grid of parameters, one process a cell", _grid_options
     )
-    _add(commands, "grid", _grid, "run a notebook over a grid of parameters, one process a cell", _grid_options)
     _add(commands, "report", _report, "write one HTML report of runs or of a grid", _report_options)
     _add(
         commands, "doctor", _doctor, "say what is installed, which keys are set (names only), what is missing"
@@ -188,7 +188,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(summary))
     else:
-        print("SIMULATED" if setup.simulated else "", *(f"{k}: {v}" for k, v in summary.items()), sep="\n")
+        lines = [f"{k}: {v}" for k, v in summary.items() if k != "outcomes"]
+        print("SIMULATED" if setup.simulated else "", *lines, sep="\n")
         print(*(f"{t.trial.task_id} seed {t.trial.seed}: {t.score if t.score is not None else t.status}"
                 for t in trajectories if not t.success), sep="\n")  # fmt: skip
     return 0
@@ -265,7 +266,9 @@ def _grid(arguments: argparse.Namespace) -> int:
 
 def _report_options(parser: Parser) -> None:
     parser.add_argument("runs", nargs="+", help="run ids, run folders, or the folder of a grid")
-    parser.add_argument("--out", type=Path, default=None, help="HTML file (default: figures/report-NAME.html)")
+    parser.add_argument(
+        "--out", type=Path, default=None, help="HTML file (default: figures/report-NAME.html)"
+    )
     parser.add_argument("--data", type=Path, default=None, help="data folder (default: data/ of the project)")
 
 

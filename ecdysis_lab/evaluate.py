@@ -11,11 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ecdysis_lab.metrics import cluster_interval, difference_interval, pass_at_k, pass_hat_k, sign_test_p
+from ecdysis_lab.noise import NoiseFloor, noise_floor
 from ecdysis_lab.records import LabError, Trajectory, Usage
 
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = ["NoiseFloor", "noise_floor", "paired_difference", "summarise", "table"]
 K = 3
 COLUMNS = (
     "arm",
@@ -109,7 +111,10 @@ def summarise(trajectories: Iterable[Trajectory], seed: int = 0, n_boot: int = 2
     -------
     ``accuracy`` (share of scored trials that succeed), ``pass@3`` and ``pass^3`` (means over tasks),
     ``accuracy_ci95`` as ``[low, high]``, ``n_tasks`` and ``n_trials`` (scored), ``infra_errors``,
-    ``user_faults``. Pass@3 and Pass^3 are None when any task has fewer than three scored trials, for a mean
+    ``user_faults``; of the scored trials ``prompt_tokens``, ``completion_tokens`` and ``cost_usd`` (sums over
+    roles, None for an unknown price), ``trial_seconds`` and ``agent_seconds`` (mean wall clock of a trial and of
+    the agent model's calls in it, its inference latency); ``outcomes`` (task -> seed -> 0 or 1), from which runs
+    are pooled. Pass@3 and Pass^3 are None when any task has fewer than three scored trials, for a mean
     over the remaining tasks would be another quantity. Without a scored trial every metric is None.
 
     Raises
@@ -136,7 +141,32 @@ def summarise(trajectories: Iterable[Trajectory], seed: int = 0, n_boot: int = 2
         "n_trials": int(n.sum()),
         "infra_errors": status["infra_error"],
         "user_faults": status["user_fault"],
+        **_consumption([t for t in trials if t.status == "scored"]),
+        "outcomes": _outcomes(trials),
     }
+
+
+def _consumption(scored: Sequence[Trajectory]) -> dict[str, Any]:
+    """Tokens and cost summed, seconds as means."""
+    used = sum((u for t in scored for u in t.usage.values()), Usage())
+    agent = sum(t.usage.get("agent", Usage()).seconds for t in scored)
+    n = len(scored)
+    return {
+        "prompt_tokens": used.prompt_tokens,
+        "completion_tokens": used.completion_tokens,
+        "cost_usd": used.cost_usd,
+        "trial_seconds": round(sum(t.seconds for t in scored) / n, 3) if n else None,
+        "agent_seconds": round(agent / n, 3) if n else None,
+    }
+
+
+def _outcomes(trials: Iterable[Trajectory]) -> dict[str, dict[str, int]]:
+    """Task -> seed -> 0 or 1, sorted; keys are text, as in JSON."""
+    found: dict[str, dict[str, int]] = {}
+    for t in sorted(trials, key=lambda t: (t.trial.task_id, t.trial.seed)):
+        if t.status == "scored":
+            found.setdefault(t.trial.task_id, {})[str(t.trial.seed)] = int(t.success)
+    return found
 
 
 def _counts(trials: Iterable[Trajectory]) -> dict[TaskId, list[bool]]:

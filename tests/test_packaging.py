@@ -41,7 +41,7 @@ STAGES = (
     "coverage subset",
     "context spec review",
     "editors",
-    "metrics",
+    "metrics noise",
     "leak gates",
     "check",
     "rounds train",
