@@ -24,7 +24,7 @@ SMALL: dict[str, Any] = {
     "train_tasks": 12, "test_tasks": 3, "trials": 2, "rounds": 1, "seed": 2, "start": "empty", "embedder": "tfidf",
     "test_models": "sim/small,sim/large", "workers": 1,
 }  # fmt: skip
-TIMES = ("seconds", "wall_seconds", "phase_seconds", "time", "at")
+TIMES = ("seconds", "wall_seconds", "phase_seconds", "trial_seconds", "agent_seconds", "time", "at")
 ARM = ("accuracy", "pass@3", "pass^3", "accuracy_ci95", "n_tasks", "n_trials", "infra_errors")
 ROUND = (
     "round", "failures", "patterns", "recurring", "subset", "verdict", "gate", "score_before", "score_after",
