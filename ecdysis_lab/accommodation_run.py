@@ -201,7 +201,7 @@ def judge_round(
     for i, change in enumerate(found.changes, 1):
         cited = [keys[ref] for e in change.evidence if (ref := e.partition("#")[0]) in keys]
         pattern = _pattern(cited, found.patterns)
-        seen = seen_on(cited, joint, others)
+        seen = seen_on(cited, joint, {found.model: found.failures, **others})
         fired, why = _fired(found, change, others) if replays else (None, Facts.unreplayed)
         facts = Facts(found.model, pattern[0], pattern[1], seen, fired, why)
         specific, reasons = decide(facts)

@@ -75,9 +75,9 @@ def slip_of(change: Change, truth: dict[str, Any]) -> str:
     return wanted if wanted in truth["slips"] else str(truth["fatal"])
 
 
-def cases_of(store: Store, domain: str, model: str, seed: int, rounds: int) -> list[Case]:
+def cases_of(store: Store, domain: str, model: str, seed: int, rounds: int, splits: Sequence[str]) -> list[Case]:
     """Every change that the rounds propose, judged."""
-    others = {m: at_hand(store, domain, m, seed) for m in AT_HAND}
+    others = {m: [f for s in splits for f in at_hand(store, domain, m, s, seed)] for m in AT_HAND}
     made = []
     for p in proposals.proposals(store, domain, model, seed, rounds):
         with tempfile.TemporaryDirectory() as folder:
@@ -95,9 +95,9 @@ def cases_of(store: Store, domain: str, model: str, seed: int, rounds: int) -> l
     return made
 
 
-def at_hand(store: Store, domain: str, model: str, seed: int) -> list[Failure]:
-    """Failures of a model on the test tasks."""
-    return proposals.failures_of(domain, proposals.trials_of(store, domain, model, "test", seed))
+def at_hand(store: Store, domain: str, model: str, split: str, seed: int) -> list[Failure]:
+    """Failures of a model on the tasks of a split."""
+    return proposals.failures_of(domain, proposals.trials_of(store, domain, model, split, seed))
 
 
 def signals(decision: Decision) -> dict[str, bool]:
