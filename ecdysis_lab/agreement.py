@@ -69,7 +69,7 @@ def _harmless(cell: str) -> str:
 
 
 def read_labels(path: Path | str) -> dict[str, Label]:
-    """Labels by change id, from a CSV file with the columns id and label; rows without a label are left out.
+    """Labels by change id, from a CSV file with the columns id and label; rows without label and note are left out.
 
     Raises
     ------
@@ -88,9 +88,9 @@ def read_labels(path: Path | str) -> dict[str, Label]:
             raise LabError(f"{path}, row {line}: unknown label {label!r}; choose one of {', '.join(LABELS)}")
         if key in found:
             raise LabError(f"{path}, row {line}: a second row for change {key}")
-        if label:
-            note = row.get("note") or ""
-            found[key] = Label(label, note.removeprefix("'") if note.startswith("'") else note)
+        note = (row.get("note") or "").removeprefix("'")
+        if label or note:
+            found[key] = Label(label, note)
     return found
 
 

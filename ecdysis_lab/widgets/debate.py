@@ -40,7 +40,7 @@ CSS = """
 .el-review pre.el-json { font: 12px/1.45 Menlo, Consolas, "DejaVu Sans Mono", monospace; }
 .el-change { border: 1px solid #d0d3d8; border-radius: 4px; margin: 8px 0; padding: 6px 12px; }
 .el-change.el-dropped { background: #fdf6f2; border-color: #e8b79c; } .el-change dt { color: #5f6368; font-size: 12px; }
-.el-change dd { margin: 0 0 4px; overflow-wrap: anywhere; } 
+.el-change dd { margin: 0 0 4px; overflow-wrap: anywhere; }
 .el-change dl { display: grid; grid-template-columns: 110px 1fr; gap: 0 10px; margin: 2px 0; }
 .el-review a { color: #0050b3; text-decoration: underline; } .el-review summary { cursor: pointer; padding: 2px 0; }
 .el-traces details { border: 1px solid #d0d3d8; margin: 6px 0; padding: 2px 8px; }
