@@ -7,7 +7,7 @@ checkpoint of another context is refused.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import resources
 from typing import Any
@@ -18,8 +18,7 @@ from ecdysis_lab.records import LabError, Review, Usage
 from ecdysis_lab.spec import parse_spec, printable, schema
 
 ROLES = ("analyst", "critic", "engineer")
-PROMPTS = ("shared", *ROLES, "single", "moderator")
-EDITOR_PROMPTS = ("editor", "editor_blocks", "editor_opencode")
+EDITOR_PROMPTS = "editor"  # what the names of the editors' prompt files begin with
 REPAIR = "Your answer could not be used: {why}. Answer again with the corrected JSON object only."
 TURN_CHARS = 16_000  # of one turn that the others get to read
 REPAIR_CHARS = 4_000  # of an unusable answer that its author gets to see again
@@ -142,11 +141,14 @@ def prompt(name: str) -> str:
     return resources.files("ecdysis_lab").joinpath(f"prompts/{name}.md").read_text(encoding="utf-8").strip()
 
 
-def prompts_hash(names: Sequence[str] = (*PROMPTS, *EDITOR_PROMPTS)) -> str:
-    """SHA-256 over prompt files, by default all of them, those of the editors included, for the run's record."""
-    return hashlib.sha256("\0".join(prompt(n) for n in names).encode()).hexdigest()
+def prompts_hash(editors: bool = True) -> str:
+    """SHA-256 over all prompt files, for the run's record; without ``editors`` over those of the review only."""
+    files = resources.files("ecdysis_lab").joinpath("prompts").iterdir()
+    names = sorted(f.name.removesuffix(".md") for f in files if f.name.endswith(".md"))
+    kept = [n for n in names if editors or not n.startswith(EDITOR_PROMPTS)]
+    return hashlib.sha256("\0".join(f"{n}\0{prompt(n)}" for n in kept).encode()).hexdigest()
 
 
 def _hash(context: Context) -> str:
     """What a debate rests on; the editors' prompts are none of its business."""
-    return hashlib.sha256((context.text + prompts_hash(PROMPTS)).encode()).hexdigest()
+    return hashlib.sha256((context.text + prompts_hash(editors=False)).encode()).hexdigest()
