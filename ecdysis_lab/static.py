@@ -34,8 +34,8 @@ HOOKS: dict[str, tuple[str, int]] = {
 MAX_FILE_BYTES = 256 * 1024
 
 IMPORTS = _words(
-    "__future__ collections collections.abc dataclasses datetime decimal ecdysis_lab.hooks fractions"
-    " functools itertools json math re statistics string textwrap typing unicodedata"
+    "__future__ collections collections.abc dataclasses datetime decimal ecdysis_lab.authoring ecdysis_lab.hooks"
+    " fractions functools itertools json math re statistics string textwrap typing unicodedata"
 )
 """Modules that harness code may import."""
 
@@ -100,6 +100,8 @@ class _Policy:
                     self.modules[bound] = alias.name if alias.asname else bound
             elif isinstance(node, ast.ImportFrom):
                 self.imported.update(alias.asname or alias.name for alias in node.names)
+                if node.module == "ecdysis_lab":
+                    self.modules.update((a.asname or a.name, f"ecdysis_lab.{a.name}") for a in node.names)
         self.nodes = nodes
         self.bound = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
         self.bound |= {n.arg for n in nodes if isinstance(n, ast.arg)}
@@ -120,6 +122,10 @@ class _Policy:
                     yield Problem(self.file, getattr(node, "lineno", 0), what)
 
     def _hooks(self) -> Iterator[tuple[int, str]]:
+        for block in (n for n in self.tree.body if isinstance(n, ast.If | ast.Try | ast.With | ast.For | ast.While)):
+            for node in ast.walk(block):
+                if isinstance(node, ast.FunctionDef) and node.name in HOOKS:
+                    yield node.lineno, f"{node.name} stands inside a block; a hook is defined at the top level only"
         for node in self.tree.body:
             if isinstance(node, ast.FunctionDef) and node.name in HOOKS:
                 layer, arity = HOOKS[node.name]
@@ -136,7 +142,7 @@ class _Policy:
     def _import_from(self, node: ast.ImportFrom) -> Iterator[str]:
         module = node.module or ""
         names = {alias.name for alias in node.names}
-        if module == "ecdysis_lab" and names == {"hooks"} and not node.level:
+        if module == "ecdysis_lab" and names <= {"authoring", "hooks"} and not node.level:
             return
         if node.level or module not in IMPORTS:
             yield f"import from {'.' * node.level + module!r}; allowed: {', '.join(sorted(IMPORTS))}"

@@ -126,9 +126,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from ecdysis_lab import hooks
+from ecdysis_lab import authoring, hooks
+from ecdysis_lab.authoring import Rules, anycase
 from ecdysis_lab.hooks import Allow, Refuse, enabled
 
+rules = Rules()
+YES = anycase("yes")
 TEMPLATE = "Order {order} is {status}."
 ID = re.compile(r"^#W\\d{7}$")
 
@@ -159,7 +162,7 @@ def observe(call, result, view):
 
 def on_reply(text, view):
     try:
-        return hooks.Refuse("r", "o", "x") if enabled("x") and text else Allow()
+        return hooks.Refuse("r", "o", "x") if enabled("x") and authoring.YES.search(text) else Allow()
     except (ValueError, KeyError) as error:
         return Refuse(str(error), "o")
 '''
@@ -181,6 +184,16 @@ def test_ordinary_rules_pass(tmp_path: Path) -> None:
         ("from json import decoder", "json.decoder is another module"),
         ("from typing import get_type_hints", "typing.get_type_hints is not available"),
         ("from ecdysis_lab.hooks import _DISABLED", "import of '_DISABLED'"),
+        ("from ecdysis_lab.authoring import _iso", "import of '_iso'"),
+        ("from ecdysis_lab.authoring import talk", "ecdysis_lab.authoring.talk is another module"),
+        ("from ecdysis_lab.authoring.talk import said", "import from 'ecdysis_lab.authoring.talk'"),
+        ("import ecdysis_lab.authoring.talk", "import of 'ecdysis_lab.authoring.talk'"),
+        (
+            "from ecdysis_lab import authoring\nx = authoring.talk",
+            "ecdysis_lab.authoring.talk is another module",
+        ),
+        ("from ecdysis_lab import authoring\nx = authoring", "module 'authoring' used as a value"),
+        ("from ecdysis_lab.authoring import Rules\nRules.check = None", "change of Rules.check"),
         ("import statistics\nx = statistics.random.random()", "statistics.random is another module"),
         ("import re\nm = re", "module 're' used as a value"),
         ("import re\nre.compile = None", "change of re.compile"),

@@ -97,7 +97,8 @@ def test_violation_is_refused_and_its_neighbour_passes(case: Any) -> None:
     assert isinstance(verdict, Refuse), verdict
     assert verdict.rule == case.rule
     assert verdict.reason.startswith("Policy: ") and len(verdict.option) > 10
-    assert layer("actions").RULES[case.rule](case.bad, desk.view) == verdict  # the rule alone says the same
+    rule_alone = layer("actions").rules.lines[case.rule]
+    assert rule_alone(case.bad, desk.view) == verdict
     result, error = desk.run(case.bad)
     assert not error, f"the environment rejects this itself: {result}"
 
@@ -113,7 +114,7 @@ def test_violations_cover_every_rule() -> None:
     assert (
         len({(c.rule, json.dumps([c.bad.name, c.bad.arguments, c.talk])) for c in CASES}) == len(CASES) >= 45
     )
-    assert {c.rule for c in CASES} == set(layer("actions").RULES)
+    assert {c.rule for c in CASES} == set(layer("actions").rules.lines)
 
 
 def test_a_rule_can_be_switched_off() -> None:
@@ -200,7 +201,7 @@ def test_malformed_arguments_break_no_rule(odd: Any) -> None:
         for arguments in [dict.fromkeys(keys, odd), *({**legal.get(tool["name"], {}), k: odd} for k in keys)]:
             desk, call = Desk(talk), Call(tool["name"], arguments)
             assert isinstance(desk.check(call), (Allow, Refuse, Rewrite))
-            for rule in layer("actions").RULES.values():
+            for rule in layer("actions").rules.lines.values():
                 assert isinstance(rule(call, desk.view), (Refuse, type(None)))
             layer("regulation").observe(call, f"Error: {odd!r}", desk.view)
 
@@ -259,8 +260,8 @@ def test_transfer_message_needs_the_call() -> None:
 def test_folder_is_clean_and_switches_name_every_rule() -> None:
     loaded = harness.load("retail")
     assert not harness.static_problems(loaded)
-    actions, regulation = layer("actions"), layer("regulation")
-    rules = {*actions.FORMS, *actions.RULES, *regulation.NOTES, *regulation.REPLIES}
+    actions, regulation = layer("actions").rules, layer("regulation").rules
+    rules = {*actions.forms, *actions.lines, *regulation.notes, *regulation.replies}
     assert loaded.switches["rules"] == dict.fromkeys(rules, True)
     assert loaded.switches["layers"] == dict.fromkeys(("contract", "skills", "actions", "regulation"), True)
     assert harness.load("empty").empty

@@ -29,6 +29,7 @@ ALLOWED = _words(
     "__future__ collections collections.abc dataclasses datetime decimal fractions functools itertools json"
     " math re statistics string textwrap typing unicodedata"
 )
+OURS = ("authoring", "hooks")  # modules of ecdysis_lab that harness code may import as well
 _NO_BUILTIN = _words(
     "open exec eval compile __import__ globals locals vars breakpoint input help exit quit memoryview setattr"
     " delattr __loader__ __spec__"
@@ -167,9 +168,9 @@ def _no_clock(real: type) -> type:
 @functools.cache
 def safe_builtins() -> dict[str, Any]:
     """Builtins without evaluators and file access, with an import of allowed modules only."""
-    modules = {name: _facade(name) for name in (*ALLOWED, "ecdysis_lab.hooks")}
+    modules = {name: _facade(name) for name in (*ALLOWED, *(f"ecdysis_lab.{name}" for name in OURS))}
     modules["ecdysis_lab"] = types.ModuleType("ecdysis_lab")
-    vars(modules["ecdysis_lab"])["hooks"] = modules["ecdysis_lab.hooks"]
+    vars(modules["ecdysis_lab"]).update((name, modules[f"ecdysis_lab.{name}"]) for name in OURS)
     vars(modules["collections"])["abc"] = modules["collections.abc"]
     vars(modules["__future__"]).update(vars(sys.modules["__future__"]))
     for kind in ("date", "datetime"):

@@ -61,7 +61,7 @@ def _preload() -> tuple[Callable[[int, int], None], struct.Struct, struct.Struct
     sys.modules["ecdysis_lab"] = package  # the package's own __init__ stays out
     from ecdysis_lab.sandbox import REPLY, REQUEST, lines, worker
 
-    for name in (*lines.ALLOWED, *_LAZY):
+    for name in (*lines.ALLOWED, *_LAZY, *(f"ecdysis_lab.{name}" for name in lines.OURS)):
         importlib.import_module(name)
     warnings.simplefilter("ignore")  # showing one would open files
     for prepare in (lines.safe_builtins, lines.address_space, lines.libc):

@@ -7,17 +7,28 @@ benchmark's own solutions depart from the policy text, a rule stays silent, and 
 
 import json
 import re
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from ecdysis_lab.hooks import Allow, Call, Refuse, Rewrite, Verdict, View, enabled
+from ecdysis_lab.authoring import (
+    Row,
+    Rules,
+    anycase,
+    ask_first,
+    confirmed_listing,
+    early_transfer,
+    iso_date,
+    json_list,
+    number,
+    plain_expression,
+    rows,
+    said,
+    whole_number,
+)
+from ecdysis_lab.hooks import Call, Verdict, View
 
-Rule = Callable[[Call, View], Verdict | None]
-Find = Callable[[Call, View], str | None]
-Row = dict[str, Any]
-RULES: dict[str, Rule] = {}
-FORMS: dict[str, Rule] = {}
+rules = Rules()
+form, line = rules.form, rules.line
 
 CURRENT = datetime(2024, 5, 15, 15)
 CITY_OF = {
@@ -26,7 +37,6 @@ CITY_OF = {
     "IAH": "houston", "LAS": "las vegas", "MCO": "orlando", "EWR": "newark", "CLT": "charlotte",
     "MSP": "minneapolis", "DTW": "detroit", "PHL": "philadelphia", "LGA": "laguardia",
 }  # fmt: skip
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 CABINS = ("basic_economy", "economy", "business")
 TIERS = ("regular", "silver", "gold")
 
@@ -36,105 +46,49 @@ PASSENGERS, TRANSFER = "update_reservation_passengers", "transfer_to_human_agent
 CHANGES = (FLIGHTS, BAGS, PASSENGERS)
 
 ABOUT = {
-    BOOK: r"book|reserv|flight",
-    CANCEL: r"cancel|refund",
-    FLIGHTS: r"flight|cabin|grad|chang|modif|business|economy|segment",
-    BAGS: r"bag|luggage|suitcase",
-    PASSENGERS: r"passenger|name|travell?er|dob|birth",
+    BOOK: anycase(r"book|reserv|flight"),
+    CANCEL: anycase(r"cancel|refund"),
+    FLIGHTS: anycase(r"flight|cabin|grad|chang|modif|business|economy|segment"),
+    BAGS: anycase(r"bag|luggage|suitcase"),
+    PASSENGERS: anycase(r"passenger|name|travell?er|dob|birth"),
 }
-ASKS = (
-    r"confirm|proceed|go ahead|would you like|(shall|should) i|do you want|like me to|yes/no|\(yes"
-    r"|let me know|\b(is|are) (this|that|these|it)\b.{0,30}(right|correct|fine|ok)|payment method"
+NAMED = (
+    re.compile(r"\b(?!HAT\d{3})(?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{6}\b"),
+    re.compile(r"\b[a-z]+_(?:[a-z]+_)?\d{7}\b"),
+    re.compile(r"\bHAT\d{3}\b"),
 )
-YES = (
-    r"\b(yes|yeah|yep|yup|ya|sure|ok|okay|please|proceed|go (ahead|for|with)|confirm(ed)?|correct|agreed?"
-    r"|exactly|absolutely|definitely|certainly|perfect|great|fine|good|right|works|do (it|that|so|them)|oui"
-    r"|let'?s|of course|alright|i accept|make (it|the|that)|i('d| would) like|i('ll| will) (use|take|go))\b"
-)
-WAIT = (
-    r"(?<!can't )(?<!cannot )\b(wait|hold on|hang on|not yet|not now|never ?mind|think about|let me think"
-    r"|rethink)\b"
-)
-NO = (
-    r"^\W*(no|nope)\b|\bchanged my mind\b|\b(don'?t|do not|rather not)( (want (you|to|it)|do|proceed|go|book"
-    r"|cancel|change|make|continue|confirm|return|exchange|modify)\b|\W*$)"
-)
-CLEAR = (
-    r"\b(yes|yeah|go ahead|proceed|i confirm|confirmed|sounds good|works|that'?s (fine|correct|right)"
-    r"|please (book|cancel|change|make|return|exchange|modify|update|upgrade|add|use|process))\b"
-)
-COVERED = (
+INSURANCE = anycase("insur")
+COVERED = anycase(
     r"\b(sick\w*|unwell|ill|illness|health|medical|doctor|hospital\w*|surgery|injur\w*|fever|covid|flu|disease"
     r"|pregnan\w*|not (feel|feeling) (well|good)|weather|storm|hurricane|snow\w*|tornado|blizzard|flood\w*)\b"
 )
-NOT_COVERED = (
+NOT_COVERED = anycase(
     r"\b(change (of|in) (my )?plans?|plans? (have |has )?changed|changed my (mind|plans?)|birthday|wedding"
     r"|party|meeting|conference|schedul\w*|conflict\w*|by mistake|mistakenly|double.?booked|duplicate|visa"
     r"|two flights|cheaper|no longer (need|want|going|plan)\w*|better (deal|price)|family emergency)\b"
 )
-COMPLAINT = (
+COMPLAINT = anycase(
     r"compensat|certificate|voucher|refund|credit|reimburs|gesture|make (it|this|things) |delay|cancel|late\b"
 )
-HUMAN = (
-    r"\b(human|agent|transfer\w*|supervisor|manager|represent\w*|escalat\w*|(some|any)(one|body)|person)\b"
-)
-CANNOT = (
-    r"can ?not|can'?t|unable|\bnot\b.{0,20}(possible|allow|permit|eligib|able|cover)|polic|beyond|outside"
-)
-
-
-def line(name: str, policy: str, *tools: str) -> Callable[[Find], Rule]:
-    """Register ``find(call, view) -> option or None`` as a rule that refuses these tools by that policy."""
-
-    def register(find: Find) -> Rule:
-        def rule(call: Call, view: View) -> Verdict | None:
-            option = find(call, view) if call.name in tools else None
-            return Refuse(f"Policy: {policy}.", option, name) if option else None
-
-        RULES[name] = rule
-        return rule
-
-    return register
-
-
-def form(name: str, *keys: str) -> Callable[[Callable[[str], Any]], Rule]:
-    """Register ``canonical(text) -> value or None`` for these arguments, inside lists of objects too."""
-
-    def register(canonical: Callable[[str], Any]) -> Rule:
-        def convert(data: Any, key: str = "") -> Any:
-            if isinstance(data, dict):
-                return {k: convert(v, k) for k, v in data.items()}
-            if isinstance(data, list):
-                return [convert(v) for v in data]
-            found = canonical(str(data).strip()) if key in keys and data is not None else None
-            return data if found is None else found
-
-        def rule(call: Call, view: View) -> Verdict | None:
-            arguments = convert(call.arguments)
-            return None if arguments == call.arguments else Rewrite(arguments, rule=name)
-
-        FORMS[name] = rule
-        return rule
-
-    return register
+RESERVATION = re.compile(r"[#'\"\s]*([A-Za-z0-9]{6})[#'\"\s]*")
+USER_OR_PAYMENT = re.compile(r"[a-z]+(_[a-z]+)*_\d+")
+USER = re.compile(r"\b[a-z]+_[a-z]+_\d{3,5}\b")
+FLIGHT = anycase(r"(?:HAT)?[\s\-]*0*(\d{1,3})")
+AIRPORT = re.compile(r"\b[A-Za-z]{3}\b")
+BETWEEN = re.compile(r"[\s\-]+")
+BIRTH = re.compile(r"(19|20)\d\d-\d\d-\d\d")
 
 
 # -- canonical forms ---
 
 
-@form("list_form", "flights", "passengers", "payment_methods")
-def list_form(text: str) -> Any:
-    """A list sent as JSON text."""
-    try:
-        return json.loads(text) if text.startswith("[") else None
-    except ValueError:
-        return None
+form("list_form", "flights", "passengers", "payment_methods")(json_list)
 
 
 @form("reservation_id_form", "reservation_id")
 def reservation_id_form(text: str) -> Any:
     """``"#zfa04y"`` -> ``"ZFA04Y"``."""
-    found = re.fullmatch(r"[#'\"\s]*([A-Za-z0-9]{6})[#'\"\s]*", text)
+    found = RESERVATION.fullmatch(text)
     return found[1].upper() if found else None
 
 
@@ -142,20 +96,20 @@ def reservation_id_form(text: str) -> Any:
 def user_id_form(text: str) -> Any:
     """``"Sara_Doe_496"`` -> ``"sara_doe_496"``."""
     word = text.strip("#'\" ").lower()
-    return word if re.fullmatch(r"[a-z]+(_[a-z]+)*_\d+", word) else None
+    return word if USER_OR_PAYMENT.fullmatch(word) else None
 
 
 @form("flight_number_form", "flight_number")
 def flight_number_form(text: str) -> Any:
     """``"hat 69"`` -> ``"HAT069"``."""
-    found = re.fullmatch(r"(?:HAT)?[\s\-]*0*(\d{1,3})", text, re.I)
+    found = FLIGHT.fullmatch(text)
     return f"HAT{int(found[1]):03d}" if found else None
 
 
 @form("airport_form", "origin", "destination")
 def airport_form(text: str) -> Any:
     """``"jfk"``, ``"JFK Airport"``, ``"Denver"`` -> three letters; New York has several."""
-    codes = [w.upper() for w in re.findall(r"\b[A-Za-z]{3}\b", text) if w.upper() in CITY_OF]
+    codes = [w.upper() for w in AIRPORT.findall(text) if w.upper() in CITY_OF]
     codes = codes or [code for code, city in CITY_OF.items() if city and city == text.lower()]
     return codes[0] if len(codes) == 1 else None
 
@@ -163,29 +117,13 @@ def airport_form(text: str) -> Any:
 @form("date_form", "date", "dob")
 def date_form(text: str) -> Any:
     """``"05/24/2024"``, ``"May 24th"``, ``"2024-5-24"`` -> ``"2024-05-24"``; born 05/06/1990 stays."""
-    year_first = re.fullmatch(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})", text)
-    if year_first:
-        return iso(*year_first.groups())
-    month_first = re.fullmatch(r"(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})", text)
-    if month_first and (int(month_first[2]) > 12 or month_first[3] == "2024"):
-        return iso(month_first[3], month_first[1], month_first[2])
-    named = re.fullmatch(r"([a-z]{3})[a-z]*\.? (\d{1,2})(?:st|nd|rd|th)?(?:,? (\d{4}))?", text.lower())
-    known = named and named[1] in MONTHS
-    return iso(named[3] or "2024", str(MONTHS.index(named[1]) + 1), named[2]) if known else None
-
-
-def iso(year: str, month: str, day: str) -> str | None:
-    """ISO date, or None when there is no such day."""
-    try:
-        return datetime(int(year), int(month), int(day)).isoformat()[:10]
-    except ValueError:
-        return None
+    return iso_date(text, "2024")
 
 
 @form("choice_form", "cabin", "flight_type")
 def choice_form(text: str) -> Any:
     """``"Basic Economy"`` -> ``"basic_economy"``, ``"One-way"`` -> ``"one_way"``."""
-    word = re.sub(r"[\s\-]+", "_", text.lower())
+    word = BETWEEN.sub("_", text.lower())
     return {"roundtrip": "round_trip", "oneway": "one_way", "business_class": "business"}.get(word, word)
 
 
@@ -195,42 +133,11 @@ def insurance_form(text: str) -> Any:
     return {"true": "yes", "yes": "yes", "false": "no", "no": "no", "none": "no"}.get(text.lower())
 
 
-@form("number_form", "total_baggages", "nonfree_baggages", "amount")
-def number_form(text: str) -> Any:
-    """``"$1,050.00"`` -> ``1050``; what is no whole number stays."""
-    found = re.fullmatch(r"\$?\s*(-?\d[\d,]*)(?:\.0+)?", text)
-    return int(found[1].replace(",", "")) if found else None
-
-
-@form("expression_form", "expression")
-def expression_form(text: str) -> Any:
-    """``"$1,200 × 2"`` -> ``"1200 * 2"``."""
-    return re.sub(r"(?<=\d),(?=\d{3})", "", text.replace("$", "")).replace("×", "*").replace("÷", "/")
+form("number_form", "total_baggages", "nonfree_baggages", "amount")(whole_number)
+form("expression_form", "expression")(plain_expression)
 
 
 # -- what the rules ask ---
-
-
-def rows(call: Call, key: str) -> list[Row]:
-    """A list argument as its objects."""
-    value = call.arguments.get(key)
-    return [r for r in value if isinstance(r, dict)] if isinstance(value, list) else []
-
-
-def number(call: Call, key: str) -> float:
-    """A number argument; 0 where it is missing or no number."""
-    value = call.arguments.get(key)
-    return value if isinstance(value, (int, float)) else 0
-
-
-def said(view: View, *roles: str) -> str:
-    """Everything these roles said, one message a line."""
-    return "\n".join(m["content"] for m in view.messages if m["role"] in roles)
-
-
-def has(pattern: str, text: str) -> bool:
-    """Whether the pattern occurs, in any case."""
-    return re.search(pattern, text, re.I) is not None
 
 
 def reservation(call: Call, view: View) -> Row:
@@ -366,7 +273,7 @@ def passenger_details(call: Call, view: View) -> str | None:
     people = [
         [str(p.get(k) or "") for k in ("first_name", "last_name", "dob")] for p in rows(call, "passengers")
     ]
-    born = all(re.fullmatch(r"(19|20)\d\d-\d\d-\d\d", dob) and dob < "2024-05-15" for _, _, dob in people)
+    born = all(BIRTH.fullmatch(dob) and dob < "2024-05-15" for _, _, dob in people)
     once = len({tuple(p) for p in people}) == len(people)
     if people and born and once and all(first.strip() and last.strip() for first, last, _ in people):
         return None
@@ -424,14 +331,16 @@ def baggage_allowance(call: Call, view: View) -> str | None:
 @line("bags_wanted", "do not add checked bags that the user does not need", BOOK)
 def bags_wanted(call: Call, view: View) -> str | None:
     """Bags need a word about bags in the conversation."""
-    silent = number(call, "total_baggages") > 0 and not has(ABOUT[BAGS], said(view, "user", "assistant"))
+    silent = number(call, "total_baggages") > 0 and not ABOUT[BAGS].search(said(view, "user", "assistant"))
     return "Ask how many checked bags are needed, or send total_baggages 0." if silent else None
 
 
 @line("insurance_asked", "ask whether the user wants travel insurance, $30 per passenger", BOOK)
 def insurance_asked(call: Call, view: View) -> str | None:
     """Insurance needs a word about insurance in the conversation."""
-    silent = call.arguments.get("insurance") == "yes" and not has("insur", said(view, "user", "assistant"))
+    silent = call.arguments.get("insurance") == "yes" and not INSURANCE.search(
+        said(view, "user", "assistant")
+    )
     return "Ask, or send insurance no." if silent else None
 
 
@@ -441,7 +350,7 @@ def insurance_asked(call: Call, view: View) -> str | None:
 @line("own_reservation", "serve the user who gave the user id", BOOK, CANCEL, CERTIFICATE, *CHANGES)
 def own_reservation(call: Call, view: View) -> str | None:
     """A user id that the user gave is the one the call is about."""
-    given = set(re.findall(r"\b[a-z]+_[a-z]+_\d{3,5}\b", said(view, "user").lower()))
+    given = set(USER.findall(said(view, "user").lower()))
     user = owner(call, view).get("user_id")
     foreign = given and user and user not in given
     return f"Act only for {', '.join(sorted(given))}; deny the rest." if foreign else None
@@ -542,7 +451,7 @@ def cancel_conditions(call: Call, view: View) -> str | None:
     if booking["insurance"] != "yes":
         return f"Tell the user why {key} cannot be cancelled; offer an allowed change instead."
     # It also cancels insured ones where the user gave no reason; only a reason that is not covered stops.
-    uncovered = has(NOT_COVERED, said(view, "user")) and not has(COVERED, said(view, "user"))
+    uncovered = NOT_COVERED.search(said(view, "user")) and not COVERED.search(said(view, "user"))
     return (
         "The insurance does not cover this reason: deny, or ask if it is health or weather."
         if uncovered
@@ -603,89 +512,24 @@ def compensation_amount(call: Call, view: View) -> str | None:
 )
 def compensation_asked(call: Call, view: View) -> str | None:
     """The user spoke of the trouble or of compensation."""
-    return None if has(COMPLAINT, said(view, "user")) else "Go on with what the user asked for."
+    return None if COMPLAINT.search(said(view, "user")) else "Go on with what the user asked for."
 
 
 # -- transfer and confirmation ---
 
 
-@line("transfer_out_of_scope", "transfer if and only if the request cannot be handled here", TRANSFER)
-def transfer_out_of_scope(call: Call, view: View) -> str | None:
-    """The user asked for a person, or the agent has said what cannot be done."""
-    why = said(view, "assistant") + str(call.arguments.get("summary"))
-    known = has(HUMAN, said(view, "user")) or has(CANNOT, why)
-    return None if known else "Handle the request with the tools, or name in the summary what policy forbids."
-
-
-def declines(answer: str) -> bool:
-    """Whether an answer puts the action off, or says no without a clear yes to it."""
-    rest = re.sub(NO, " ", answer, flags=re.I)
-    return has(WAIT, answer) or (rest != answer and not has(CLEAR, rest))
-
-
-def agreed(call: Call, view: View) -> bool:
-    """Whether one of the last four answers says yes to a message of the agent about this kind of action."""
-    talk = [("", ""), *((m["role"], m["content"]) for m in view.messages)]
-    turns = [(talk[i - 1], talk[i][1]) for i in range(1, len(talk)) if talk[i][0] == "user"]
-    about = ABOUT[call.name]
-    for (role, asked), answer in reversed(turns[-4:]):
-        if declines(answer):
-            return False
-        wants = has(YES, answer) or (has(about, answer) and "?" not in answer)
-        listed = has(ASKS, asked) or str(call.arguments.get("reservation_id")) in asked
-        if role == "assistant" and has(about, asked) and listed and wants and names_it(call, asked + answer):
-            return True
-    return False
-
-
-def names_it(call: Call, text: str) -> bool:
-    """Whether a text that names reservations, payment methods or flights names some of the call's."""
-    data = json.dumps(call.arguments, default=str)
-    kinds = (
-        r"\b(?!HAT\d{3})(?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{6}\b",
-        r"\b[a-z]+_(?:[a-z]+_)?\d{7}\b",
-        r"\bHAT\d{3}\b",
-    )
-    found = [(set(re.findall(kind, data)), set(re.findall(kind, text))) for kind in kinds]
-    return all(not wanted or not listed or wanted & listed for wanted, listed in found)
+line("transfer_out_of_scope", "transfer if and only if the request cannot be handled here", TRANSFER)(
+    early_transfer
+)
 
 
 @line("confirmed_first", "list the action details and obtain an explicit yes first", BOOK, CANCEL, *CHANGES)
 def confirmed_first(call: Call, view: View) -> str | None:
     """The user agreed to this kind of action, on this reservation."""
-    details = json.dumps(call.arguments, default=str)[:400]
-    return (
-        None
-        if agreed(call, view)
-        else f"Nothing was changed. Tell the user {details}, ask for a yes, call again."
-    )
-
-
-# -- the hook ---
+    listing = confirmed_listing(call, view, ABOUT[call.name], "reservation_id", NAMED)
+    return None if listing else ask_first(call)
 
 
 def check(call: Call, view: View) -> Verdict:
     """Bring a call to canonical form, then hold it against the policy."""
-    view, original, applied = remembered(view), call, []
-    for name, rule in FORMS.items():
-        verdict = rule(call, view) if enabled(name) else None
-        if isinstance(verdict, Rewrite):
-            call, applied = Call(call.name, verdict.arguments or {}, call.id), [*applied, name]
-    for name, rule in RULES.items():
-        verdict = rule(call, view) if enabled(name) else None
-        if verdict is not None:
-            return verdict
-    return Rewrite(call.arguments, rule="+".join(applied)) if call is not original else Allow()
-
-
-def remembered(view: View) -> View:
-    """The same view with each read made once, since several rules ask for the same row."""
-    seen: dict[str, Any] = {}
-
-    def read(tool: str, arguments: Row) -> Any:
-        key = tool + json.dumps(arguments, sort_keys=True, default=str)
-        if key not in seen:
-            seen[key] = view.read(tool, **arguments)
-        return seen[key]
-
-    return View(view.messages, view.done, view.policy, view.tools, view.steps_left, read)
+    return rules.check(call, view)

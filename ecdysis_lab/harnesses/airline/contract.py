@@ -1,6 +1,6 @@
 """Environment contract of tau2/airline: what the schemas leave unsaid, one short note a tool."""
 
-from typing import Any
+from ecdysis_lab.authoring import Row, with_note
 
 NOTES = {
     "search_direct_flight": "origin, destination: three-letter IATA codes. date: YYYY-MM-DD.",
@@ -16,7 +16,6 @@ NOTES = {
 }
 
 
-def describe(tool: dict[str, Any]) -> dict[str, Any]:
+def describe(tool: Row) -> Row:
     """Add the note of a tool to its description."""
-    note = NOTES.get(tool["name"])
-    return {**tool, "description": f"{tool['description']}\nNote: {note}"} if note else tool
+    return with_note(tool, NOTES)

@@ -1,6 +1,6 @@
 """Procedural skills for tau2/airline: short procedures that fit the user's first message."""
 
-import re
+from ecdysis_lab.authoring import anycase, fitting
 
 ALWAYS = (
     "Before each change list its details and get a yes. Make every confirmed change before you say it is "
@@ -8,26 +8,26 @@ ALWAYS = (
 )
 PROCEDURES = (
     (
-        r"cancel|refund",
+        anycase(r"cancel|refund"),
         "Cancel: ask the reason; read the reservation and its flight status. Allowed only within 24 hours of "
         "booking, if the airline cancelled, in business, or insured for health or weather. Otherwise deny.",
     ),
     (
-        r"chang|modif|move|upgrad|downgrad|nonstop|push|earlier|later|cabin|economy|business",
+        anycase(r"chang|modif|move|upgrad|downgrad|nonstop|push|earlier|later|cabin|economy|business"),
         "Change: origin, destination and trip type stay. Basic economy: upgrade the cabin first, in its own "
         "call. Pay with the one gift or credit card that the user named.",
     ),
     (
-        r"\bbook|new flight|fly from",
+        anycase(r"\bbook|new flight|fly from"),
         "Book: collect trip type, cabin, passengers (at most 5), bags, insurance, payment from the profile.",
     ),
     (
-        r"bag|luggage|suitcase",
+        anycase(r"bag|luggage|suitcase"),
         "Free bags per passenger in basic economy/economy/business: regular 0/1/2, silver 1/2/3, gold 2/3/4. "
         "Add only bags the user needs.",
     ),
     (
-        r"delay|compensat|complain|voucher|upset|frustrat",
+        anycase(r"delay|compensat|complain|voucher|upset|frustrat"),
         "Compensation: verify membership, insurance, cabin, passengers and flight status yourself.",
     ),
 )
@@ -36,5 +36,4 @@ MOST = 3
 
 def brief(opening: str, policy: str) -> str:
     """The standing advice, then procedures whose words occur in the opening, as one paragraph each."""
-    fitting = [text for words, text in PROCEDURES if re.search(words, opening, re.I)]
-    return "\n\n".join([ALWAYS, *fitting[:MOST]])
+    return "\n\n".join([ALWAYS, *fitting(opening, PROCEDURES)[:MOST]])

@@ -1,6 +1,6 @@
 """Environment contract of tau2/retail: what the schemas leave unsaid, one short note a tool."""
 
-from typing import Any
+from ecdysis_lab.authoring import Row, with_note
 
 ONCE = "Collect all items first: every item goes into this one call (item_ids is a list), once per order."
 NOTES = {
@@ -18,7 +18,6 @@ NOTES = {
 }
 
 
-def describe(tool: dict[str, Any]) -> dict[str, Any]:
+def describe(tool: Row) -> Row:
     """Add the note of a tool to its description."""
-    note = NOTES.get(tool["name"])
-    return {**tool, "description": f"{tool['description']}\nNote: {note}"} if note else tool
+    return with_note(tool, NOTES)

@@ -2,28 +2,34 @@
 
 import json
 import re
-from collections.abc import Callable
 
-from ecdysis_lab.hooks import Allow, Call, Refuse, Verdict, View, enabled
+from ecdysis_lab.authoring import (
+    Rules,
+    anycase,
+    claim_without_write,
+    claimed_tools,
+    error_hint,
+    repeated_read,
+    transfer_without_call,
+)
+from ecdysis_lab.hooks import Call, Verdict, View
 
+rules = Rules()
 WRITES = {
-    "cancel_pending_order": r"cancel",
-    "return_delivered_order_items": r"\breturn|refund",
-    "exchange_delivered_order_items": r"exchang|replac|swap",
-    "modify_pending_order_items": r"modif|chang|switch|swap|\bitem",
-    "modify_pending_order_payment": r"payment",
-    "modify_pending_order_address": r"address|ship",
-    "modify_user_address": r"address",
+    "cancel_pending_order": anycase(r"cancel"),
+    "return_delivered_order_items": anycase(r"\breturn|refund"),
+    "exchange_delivered_order_items": anycase(r"exchang|replac|swap"),
+    "modify_pending_order_items": anycase(r"modif|chang|switch|swap|\bitem"),
+    "modify_pending_order_payment": anycase(r"payment"),
+    "modify_pending_order_address": anycase(r"address|ship"),
+    "modify_user_address": anycase(r"address"),
 }
-CLAIM = (
+CLAIM = anycase(
     r"\b(has|have) (now )?(been )?(successfully )?(been )?(cancel|return|exchang|chang|updat|modif|process"
     r"|complet|added|issued|made|taken care|request)|\b(is|are) (now )?(confirmed|cancel+ed|all set)\b"
     r"|\bI('ve| have) (now |successfully )*(cancel|return|exchang|chang|updat|modif|made|process)"
     r"|successfully"
 )
-ASKS = r"confirm|proceed|go ahead|would you like|(shall|should) i|do you want|yes/no|\(yes"
-YES = r"^\W*(yes|yeah|yep|sure|ok|okay|please|go ahead|confirm|correct|that'?s (right|correct)|sounds good)\b"
-HOLD = "TRANSFERRED TO A HUMAN AGENT"
 ERRORS = (
     (
         r"Non-pending order",
@@ -42,34 +48,13 @@ ERRORS = (
     (r"Invalid reason", "Valid: no longer needed, ordered by mistake. Deny other reasons."),
     (r"User not found", "Ask for another email, or for first name, last name and zip code."),
 )
-NOTES: dict[str, Callable[[Call, str, View], str | None]] = {}
-REPLIES: dict[str, Callable[[str, View], Verdict | None]] = {}
+HINTS = [(re.compile(words), hint) for words, hint in ERRORS]
+ORDER = re.compile(r"#W\d{7}\b")
+
+rules.note("repeated_read")(repeated_read)
 
 
-def key(call: Call) -> str:
-    """A call as comparable text."""
-    return call.name + json.dumps(call.arguments, sort_keys=True, default=str)
-
-
-def repeated_read(call: Call, result: str, view: View) -> str | None:
-    """The third same read since the last change learns nothing new."""
-    count = 0
-    for done in reversed(view.done):
-        if view.kind(done.call.name) == "write" and not done.error:
-            break
-        count += key(done.call) == key(call)
-    if view.kind(call.name) != "read" or count < 3:
-        return None
-    return "You made this same call before and nothing has changed since: use what you have, or ask the user."
-
-
-def error_hint(call: Call, result: str, view: View) -> str | None:
-    """What a rejected call needs, by the policy."""
-    failed = view.done and view.done[-1].error and key(view.done[-1].call) == key(call)
-    hints = [hint for pattern, hint in ERRORS if re.search(pattern, result)]
-    return hints[0] if failed and hints else None
-
-
+@rules.note("item_for_product")
 def item_for_product(call: Call, result: str, view: View) -> str | None:
     """The product of an item id that was sent as a product id."""
     given = call.arguments.get("product_id")
@@ -83,49 +68,29 @@ def item_for_product(call: Call, result: str, view: View) -> str | None:
     return "list_all_product_types gives the product ids."
 
 
-def claim_without_write(text: str, view: View) -> Verdict | None:
+@rules.note("error_hint")
+def hint(call: Call, result: str, view: View) -> str | None:
+    """What a rejected call needs, by the policy."""
+    return error_hint(call, result, view, HINTS)
+
+
+@rules.reply("claim_without_write")
+def claim(text: str, view: View) -> tuple[str, str] | None:
     """A claim of work that the user has just agreed to needs a call that did it."""
-    turns = [m for m in view.messages if m["content"]]
-    if len(turns) < 2 or turns[-1]["role"] != "user" or not re.search(CLAIM, text, re.I):
-        return None
-    asked, answer = turns[-2]["content"], turns[-1]["content"]
-    if not (re.search(ASKS, asked, re.I) and re.search(YES, answer, re.I)):
-        return None
-    meant = [tool for tool, words in WRITES.items() if re.search(words, asked + text, re.I)]
-    listed = set(re.findall(r"#W\d{7}\b", asked))
-    made = [d.call for d in view.done if d.call.name in meant]  # a rejected call got its own note
-    if not meant or any(not listed or call.arguments.get("order_id", "") in ("", *listed) for call in made):
-        return None
-    return Refuse(
-        "You say it is done, but no call did what the user has just confirmed.",
-        f"Call {' or '.join(meant)} now, or tell the user what is still open.",
-        "claim_without_write",
-    )
+    return claim_without_write(claimed_tools(text, view, CLAIM, WRITES), view, "order_id", ORDER)
 
 
-def transfer_without_call(text: str, view: View) -> Verdict | None:
+@rules.reply("transfer_without_call")
+def transfer(text: str, view: View) -> tuple[str, str] | None:
     """The transfer message follows the transfer call."""
-    called = any(d.call.name == "transfer_to_human_agents" for d in view.done)
-    if HOLD not in text.upper() or called:
-        return None
-    return Refuse(
-        "Policy: to transfer, first make the tool call, then send that message.",
-        "Call transfer_to_human_agents if the request cannot be handled, else go on.",
-        "transfer_without_call",
-    )
-
-
-NOTES.update(repeated_read=repeated_read, item_for_product=item_for_product, error_hint=error_hint)
-REPLIES.update(claim_without_write=claim_without_write, transfer_without_call=transfer_without_call)
+    return transfer_without_call(text, view, "transfer_to_human_agents", "TRANSFERRED TO A HUMAN AGENT")
 
 
 def observe(call: Call, result: str, view: View) -> str | None:
     """The first note that fits a result."""
-    notes = (note(call, result, view) for name, note in NOTES.items() if enabled(name))
-    return next((note for note in notes if note), None)
+    return rules.observe(call, result, view)
 
 
 def on_reply(text: str, view: View) -> Verdict:
     """Stop a reply that is not true."""
-    verdicts = (rule(text, view) for name, rule in REPLIES.items() if enabled(name))
-    return next((verdict for verdict in verdicts if verdict), Allow())
+    return rules.on_reply(text, view)

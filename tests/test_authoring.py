@@ -1,0 +1,262 @@
+"""What harness authors share: registers of rules, forms, readers of the talk; and that it is no way out."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ecdysis_lab import authoring, harness, hooks
+from ecdysis_lab.authoring import Rules
+from ecdysis_lab.hooks import Allow, Call, Done, Refuse, Rewrite, View
+from ecdysis_lab.host import Host
+from ecdysis_lab.sandbox import lines
+
+PAY = Call("pay", {"id": "A1", "rows": [{"when": "May 24th"}, 3], "sum": "$1,050.00"}, "c1")
+TOOLS: list[dict[str, Any]] = [
+    {"name": "look", "description": "Looks.", "parameters": {"properties": {}}, "kind": "read"},
+    {"name": "pay", "description": "Pays.", "parameters": {"properties": {}}, "kind": "write"},
+]
+
+
+def talk(*said: tuple[str, str], done: tuple[Done, ...] = ()) -> View:
+    return View([{"role": role, "content": text} for role, text in said], list(done), "", TOOLS, 9)
+
+
+# -- the register ---
+
+
+def test_forms_add_up_and_keep_the_call_id() -> None:
+    rules, ids = Rules(), []
+    rules.form("date", "when")(lambda text: authoring.iso_date(text, "2024"))
+    rules.form("number", "sum")(authoring.whole_number)
+
+    @rules.line("seen", "p", "pay")
+    def seen(call: Call, view: View) -> str | None:
+        ids.append((call.id, call.arguments["sum"]))
+        return None
+
+    assert rules.check(PAY, talk()) == Rewrite(
+        {"id": "A1", "rows": [{"when": "2024-05-24"}, 3], "sum": 1050}, rule="date+number"
+    )
+    assert ids == [("c1", 1050)]
+    assert PAY.arguments["sum"] == "$1,050.00"
+    assert rules.check(Call("other", {"sum": None}), talk()) == Allow()
+
+
+def test_the_first_line_that_finds_something_refuses_its_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = Rules()
+    rules.line("silent", "nothing", "pay")(lambda call, view: None)
+    first = rules.line("first", "ask before you pay", "pay", "give")(lambda call, view: "Ask.")
+    rules.line("second", "never", "pay")(lambda call, view: "No.")
+    assert rules.check(PAY, talk()) == Refuse("Policy: ask before you pay.", "Ask.", "first")
+    assert rules.lines["first"] is first and list(rules.lines) == ["silent", "first", "second"]
+    assert rules.check(Call("look", {}), talk()) == Allow()
+    monkeypatch.setattr(hooks, "_DISABLED", {"first"})
+    assert rules.check(PAY, talk()) == Refuse("Policy: never.", "No.", "second")
+
+
+def test_notes_and_replies_stop_at_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = Rules()
+    rules.note("a")(lambda call, result, view: None)
+    rules.note("b")(lambda call, result, view: f"b {result}")
+    rules.note("c")(lambda call, result, view: "c")
+    rules.reply("d")(lambda text, view: ("r", "o") if "done" in text else None)
+    assert rules.observe(PAY, "ok", talk()) == "b ok"
+    assert rules.on_reply("done", talk()) == Refuse("r", "o", "d")
+    assert rules.on_reply("open", talk()) == Allow()
+    monkeypatch.setattr(hooks, "_DISABLED", {"b", "d"})
+    assert (rules.observe(PAY, "ok", talk()), rules.on_reply("done", talk())) == ("c", Allow())
+
+
+FILE = """
+from ecdysis_lab.authoring import Rules
+from ecdysis_lab.hooks import Refuse
+
+rules = Rules()
+rules.{kind}
+seen = [sorted({{*rules.forms, *rules.lines, *rules.notes, *rules.replies}})]
+
+
+def {hook}:
+    seen.append(1)
+    return {answer}
+"""
+
+
+def test_files_and_trials_share_no_register(tmp_path: Path) -> None:
+    answer = "Refuse(str([seen, len(rules.lines), len(rules.replies)]), 'o')"
+    line = 'line("line", "p", "pay")(lambda call, view: None)'
+    reply = 'reply("reply")(lambda text, view: None)'
+    (tmp_path / "actions.py").write_text(FILE.format(kind=line, hook="check(call, view)", answer=answer))
+    (tmp_path / "regulation.py").write_text(
+        FILE.format(kind=reply, hook="on_reply(text, view)", answer=answer)
+    )
+    for _ in range(2):
+        with Host(harness.load(tmp_path), "", TOOLS) as host:
+            assert host.check(PAY, 9) == Refuse("[[['line'], 1], 1, 0]", "o")
+            assert host.on_reply("x", 9) == Refuse("[[['reply'], 1], 0, 1]", "o")
+
+
+# -- forms ---
+
+
+@pytest.mark.parametrize(
+    ("text", "date"),
+    [
+        ("2024-5-24", "2024-05-24"),
+        ("2023/05/24", "2023-05-24"),
+        ("05/06/2024", "2024-05-06"),
+        ("05/06/1990", None),
+        ("05/24/1990", "1990-05-24"),
+        ("May 24th", "2024-05-24"),
+        ("sept. 3, 2025", "2025-09-03"),
+        ("Foo 3", None),
+        ("2024-02-30", None),
+        ("tomorrow", None),
+    ],
+)
+def test_dates(text: str, date: str | None) -> None:
+    assert authoring.iso_date(text, "2024") == date
+
+
+def test_other_forms() -> None:
+    assert authoring.plain_expression("$1,200.50 × 2 ÷ 4") == "1200.50 * 2 / 4"
+    assert [authoring.whole_number(text) for text in ("$1,050.00", "-3", "2.5", "two")] == [
+        1050,
+        -3,
+        None,
+        None,
+    ]
+    assert [authoring.json_list(text) for text in ('[{"a": 1}]', "[1", "x")] == [[{"a": 1}], None, None]
+    call = Call("pay", {"l": [1, {"a": 2}], "n": 3, "t": "x"})
+    assert (authoring.rows(call, "l"), authoring.rows(call, "t")) == ([{"a": 2}], [])
+    assert (authoring.ids(call, "l"), authoring.ids(call, "none")) == (["1", "{'a': 2}"], [])
+    assert (authoring.number(call, "n"), authoring.number(call, "t")) == (3, 0)
+
+
+# -- the talk ---
+
+
+@pytest.mark.parametrize(
+    ("answer", "no"),
+    [
+        ("No.", True),
+        ("No, go ahead with it.", False),
+        ("Wait, yes, but not yet", True),
+        ("I can't wait, yes", False),
+        ("please don't", True),
+        ("Yes", False),
+        ("I don't want to cancel", True),
+    ],
+)
+def test_declining(answer: str, no: bool) -> None:
+    assert authoring.declines(answer) is no
+
+
+ABOUT, KINDS = authoring.anycase("pay"), (re.compile(r"\b[A-Z]\d\b"),)
+ASKED = ("assistant", "Shall I pay A1?")
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ((ASKED, ("user", "Yes")), "Shall I pay A1?\nYes"),
+        ((ASKED, ("user", "No")), ""),
+        ((ASKED, ("user", "Yes"), ("assistant", "Also B2?"), ("user", "not now")), ""),
+        ((("assistant", "Shall I pay B2?"), ("user", "Yes")), ""),
+        ((("assistant", "I could pay A1."), ("user", "Yes")), "I could pay A1.\nYes"),
+        ((("assistant", "I could pay."), ("user", "Yes")), ""),
+        ((("user", "Pay A1, yes"),), ""),
+        ((ASKED, ("user", "Yes"), *(("user", "Hm?"),) * 4), ""),
+    ],
+)
+def test_confirmed_listing(said: tuple[tuple[str, str], ...], found: str) -> None:
+    assert authoring.confirmed_listing(PAY, talk(*said), ABOUT, "id", KINDS) == found
+
+
+def test_transfers() -> None:
+    call, message = Call("move", {"summary": "asks"}), "HOLD ON"
+    assert "tools" in (authoring.early_transfer(call, talk(("user", "Hi"))) or "")
+    assert authoring.early_transfer(call, talk(("user", "A human!"))) is None
+    assert authoring.early_transfer(Call("move", {"summary": "not possible"}), talk()) is None
+    found = authoring.transfer_without_call("Please hold on", talk(), "move", message)
+    assert found and found[1].startswith("Call move if")
+    made = talk(done=(Done(call, "ok"),))
+    assert authoring.transfer_without_call("Please hold on", made, "move", message) is None
+    assert authoring.transfer_without_call("Hello", talk(), "move", message) is None
+
+
+def test_notes_on_results() -> None:
+    look, pay = Done(Call("look", {"a": 1}), "x"), Done(PAY, "no money", True)
+    assert authoring.repeated_read(look.call, "x", talk(done=(look,) * 3))
+    assert authoring.repeated_read(look.call, "x", talk(done=(look,) * 2)) is None
+    paid = Done(PAY, "ok")
+    assert authoring.repeated_read(look.call, "x", talk(done=(look, look, paid, look))) is None
+    assert authoring.repeated_read(look.call, "x", talk(done=(look, look, pay, look)))
+    assert not authoring.same_call(Call("look", {"a": 1}), Call("look", {"a": True}))
+    hints = [(re.compile("gold"), "1"), (re.compile("money"), "2")]
+    assert authoring.error_hint(PAY, pay.result, talk(done=(pay,)), hints) == "2"
+    assert authoring.error_hint(PAY, "no money", talk(done=(paid,)), hints) is None
+
+
+def test_claims() -> None:
+    tools, claim = {"pay": ABOUT, "look": authoring.anycase("look")}, authoring.anycase("is paid")
+    said = talk(ASKED, ("user", "Yes"))
+    assert authoring.claimed_tools("It is paid", said, claim, tools) == ["pay"]
+    assert authoring.claimed_tools("It is open", said, claim, tools) == []
+    assert authoring.claimed_tools("It is paid", talk(ASKED, ("user", "Hm")), claim, tools) == []
+    assert authoring.claimed_tools("It is paid", talk(("user", "Yes")), claim, tools) == []
+    found = authoring.claim_without_write(["pay"], said, "id", KINDS[0])
+    assert found and found[1] == "Call pay now, or tell the user what is still open."
+    for arguments, silent in (({"id": "A1"}, True), ({"id": "B2"}, False), ({}, True)):
+        view = talk(ASKED, ("user", "Yes"), done=(Done(Call("pay", arguments), "no", True),))
+        assert (authoring.claim_without_write(["pay"], view, "id", KINDS[0]) is None) is silent
+    assert authoring.claim_without_write([], said, "id", KINDS[0]) is None
+
+
+def test_texts_before_the_interaction() -> None:
+    assert authoring.with_note(TOOLS[0], {"look": "Well."})["description"] == "Looks.\nNote: Well."
+    assert authoring.with_note(TOOLS[1], {"look": "Well."}) is TOOLS[1]
+    assert authoring.fitting("PAY it", [(ABOUT, "a"), (re.compile("x"), "b")]) == ["a"]
+
+
+# -- what harness code sees of it ---
+
+
+def test_harness_code_sees_immutable_public_names_and_no_module() -> None:
+    for name in (*lines.ALLOWED, "ecdysis_lab.authoring"):
+        importlib.import_module(name)
+    shown = vars(lines.safe_builtins()["__import__"]("ecdysis_lab.authoring", wanted=("Rules",)))
+    names = {name: value for name, value in shown.items() if not name.startswith("__")}
+    assert sorted(names) == sorted(authoring.__all__)
+    allowed = (types.FunctionType, types.GenericAlias, re.Pattern, type)
+    assert [name for name, value in names.items() if not isinstance(value, allowed)] == []
+
+
+def test_contract_names_every_part() -> None:
+    text = (harness.SHIPPED / "README.md").read_text()
+    assert [name for name in authoring.__all__ if f"`{name}" not in text] == []
+
+
+@pytest.mark.parametrize(
+    "path", sorted(harness.SHIPPED.rglob("*.py")), ids=lambda p: f"{p.parent.name}/{p.name}"
+)
+def test_no_shipped_hook_waits_for_the_pattern_compiler(path: Path) -> None:
+    """Patterns are compiled when a file is loaded: a fresh worker has none of them in ``re``'s cache."""
+    tree = ast.parse(path.read_text())
+    functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.Lambda))]
+    inside = {id(node) for function in functions for node in ast.walk(function)}
+    late = [
+        (node.lineno, ast.unparse(node.func))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and (ast.unparse(node.func).startswith("re.") or ast.unparse(node.func) == "anycase")
+        and (id(node) in inside or ast.unparse(node.func) not in ("re.compile", "anycase"))
+    ]
+    assert late == []
