@@ -9,11 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import comb
+from typing import TYPE_CHECKING
 
 from ecdysis_lab.records import Embedder, Failure, Patterns
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Counted = Mapping[str, tuple[int, int]]
 """Model -> (how many of its traces show it, how many were looked at)."""
+TELLING = 0.05  # a silence elsewhere that chance brings more often than this tells nothing
 
 
 @dataclass(frozen=True)
@@ -24,7 +30,7 @@ class Facts:
     ----------
     model : the model it was trained on. pattern : name of the pattern it answers, e.g. ``"P3 (id form)"``, or an
         empty string where its evidence belongs to none. tasks : distinct tasks that the pattern spans.
-    seen : other model -> (its failures in the same pattern, its failures at hand).
+    seen : model -> (its failures in the same pattern, its failures at hand), the trained model included.
     fired : model -> (traces on which the change acts, traces replayed), the trained model included; None where
         nothing was replayed.
     unreplayed : why nothing was replayed, as a sentence without a full stop.
@@ -82,49 +88,65 @@ def decide(facts: Facts) -> tuple[bool | None, tuple[str, ...]]:
     Returns
     -------
     (True, False, or None where no other model's trajectories are at hand and the pattern recurs; reasons in words).
-    A trigger that fires on another model's failures counts as recurrence there: it is the same act.
+    A trigger that fires on another model's failures counts as recurrence there: it is the same act. A trigger that
+    stays silent elsewhere decides only where that is no accident of few traces (``TELLING``).
     """
     if not facts.pattern:
         return True, ("auxiliary: its evidence belongs to no pattern",)
     if facts.tasks < 2:
         return True, (f"auxiliary: {facts.pattern} is seen on one task only",)
-    reasons = [f"{facts.pattern} recurs over {facts.tasks} tasks on {facts.model}"]
-    shown = sorted(m for m, (n, _) in facts.seen.items() if n)
-    reasons += _seen_reasons(facts, shown)
-    elsewhere, replayed = _fired_elsewhere(facts)
-    reasons.append(_fired_reason(facts, elsewhere, replayed))
-    if not facts.seen and not replayed:
+    seen, fired = _split(facts.seen, facts.model), _split(facts.fired or {}, facts.model)
+    reasons = [f"{facts.pattern} recurs over {facts.tasks} tasks on {facts.model}", _seen_reason(seen[1])]
+    reasons.append(_fired_reason(facts, *fired))
+    if not any(total for _, total in (*seen[1].values(), *fired[1].values())):
         return None, tuple(reasons)
-    own = (facts.fired or {}).get(facts.model, (0, 0))[0]
-    if own and replayed and not elsewhere:
-        return True, tuple(reasons)
-    return not shown and not elsewhere, tuple(reasons)
+    if _hits(fired[1]):
+        return False, tuple(reasons)
+    silent = chance(*fired) <= TELLING
+    return silent or not _hits(seen[1]), tuple(reasons)
 
 
-def _seen_reasons(facts: Facts, shown: Sequence[str]) -> list[str]:
-    if not facts.seen:
-        return ["no other model's trajectories are at hand"]
-    if shown:
-        return [f"it recurs on {_counts({m: facts.seen[m] for m in shown})} failures"]
-    return [f"it recurs on no other model at hand: {_counts(facts.seen)} failures"]
+def chance(own: tuple[int, int], others: Counted) -> float:
+    """Probability that all hits fall on the own traces by accident, if every trace were as likely to be hit.
+
+    Parameters
+    ----------
+    own : (hits, traces) of the own model. others : of the other models, without a hit. Fisher's exact test, one-sided;
+        1.0 without hits or without other traces.
+    """
+    hits, n = own
+    everyone = n + sum(total for _, total in others.values())
+    return comb(n, hits) / comb(everyone, hits) if hits and everyone > n else 1.0
 
 
-def _fired_elsewhere(facts: Facts) -> tuple[list[str], bool]:
-    """(Other models on whose traces the change acts, whether any trace of another model was replayed)."""
-    others = {m: c for m, c in (facts.fired or {}).items() if m != facts.model}
-    return sorted(m for m, (n, _) in others.items() if n), any(total for _, total in others.values())
+def _split(counted: Counted, model: str) -> tuple[tuple[int, int], dict[str, tuple[int, int]]]:
+    """(Counts of the own model, counts of the others)."""
+    return counted.get(model, (0, 0)), {m: c for m, c in counted.items() if m != model}
 
 
-def _fired_reason(facts: Facts, elsewhere: Sequence[str], replayed: bool) -> str:
+def _hits(counted: Counted) -> list[str]:
+    return sorted(m for m, (n, _) in counted.items() if n)
+
+
+def _seen_reason(others: Counted) -> str:
+    if not others:
+        return "no other model's trajectories are at hand"
+    if shown := _hits(others):
+        return f"it recurs on {_counts({m: others[m] for m in shown})} failures"
+    return f"it recurs on no other model at hand: {_counts(others)} failures"
+
+
+def _fired_reason(facts: Facts, own: tuple[int, int], others: Counted) -> str:
     if facts.fired is None:
         return facts.unreplayed
-    counts = _counts(facts.fired)
-    if elsewhere:
-        return f"its trigger fires on other models too: {counts} replayed failures"
-    own = facts.fired.get(facts.model, (0, 0))[0]
-    if own and replayed:
-        return f"its trigger fires on {facts.model} only: {counts} replayed failures"
-    return f"its trigger fires on {'no other' if own else 'no'} trace: {counts} replayed failures"
+    counts = f"{_counts(facts.fired)} replayed failures"
+    if _hits(others):
+        return f"its trigger fires on other models too: {counts}"
+    if not own[0]:
+        return f"its trigger fires on no trace: {counts}"
+    p = chance(own, others)
+    told = "" if p <= TELLING else ", which few traces would show by accident"
+    return f"its trigger fires on {facts.model} only: {counts} (p {p:.2g}{told})"
 
 
 def _counts(counted: Counted) -> str:
@@ -144,6 +166,14 @@ def ratio(decisions: Iterable[Decision], outcome: str | None = None) -> float | 
     return sum(decided) / len(decided) if decided else None
 
 
+def decisions_table(decisions: Iterable[Decision]) -> pd.DataFrame:
+    """One row per change: columns change, layer, what, round, decision, reasons."""
+    import pandas as pd
+
+    rows = [(d.id, d.layer, d.what, d.outcome, d.word, "; ".join(d.reasons)) for d in decisions]
+    return pd.DataFrame(rows, columns=["change", "layer", "what", "round", "decision", "reasons"])
+
+
 def joint_patterns(
     own: Sequence[Failure], others: Mapping[str, Sequence[Failure]], embedder: Embedder | None, seed: int = 0
 ) -> Patterns:
@@ -157,12 +187,12 @@ def joint_patterns(
 def seen_on(
     cited: Iterable[str], joint: Patterns, others: Mapping[str, Sequence[Failure]]
 ) -> dict[str, tuple[int, int]]:
-    """Other model -> (its failures in a joint pattern of the cited failures, its failures at hand).
+    """Model -> (its failures in a joint pattern of the cited failures, its failures at hand).
 
     Parameters
     ----------
     cited : keys of the failures that a change cites. joint : what :func:`joint_patterns` found.
-    others : failures of the other models; a model without failures counts as (0, 0).
+    others : failures by model; a model without failures counts as (0, 0).
     """
     label = {key: p.id for p in joint.patterns for key in p.members}
     wanted = {label[key] for key in cited if key in label}

@@ -108,6 +108,9 @@ def show_review(
     run = run if isinstance(run, RunFolder) else RunFolder(Path(run))
     folder = f"rounds/{arm}-{round}"
     review, debate = run.read_json(f"{folder}/review.json"), run.read_json(f"{folder}/debate.json")
+    edits = run.read_json(f"{folder}/edits.json")
+    if review is None and debate is None and edits is not None:
+        return Page(f'<style>{CSS}</style><div class="el-review">{_one_by_one(run, folder, edits)}</div>')
     if review is None and debate is None:
         have = sorted(p.parent.name for p in run.folder.glob("rounds/*/debate.json"))
         raise LabError(
@@ -119,6 +122,21 @@ def show_review(
     links = _Links(re.sub(r"\W", "-", f"el-{arm}-{round}"), traces)
     parts = [f"<h3>Debate</h3>{_debate(turns, links)}", _outcome(review, links), _evidence(links)]
     return Page(f'<style>{TRACE_CSS}{CSS}</style><div class="el-review">{"".join(parts)}</div>')
+
+
+def _one_by_one(run: RunFolder, folder: str, edits: Sequence[Mapping[str, Any]]) -> str:
+    """The arm that hands every failure to the editor by itself: what became of each, and what was said of it."""
+    links, out = _Links("", {}), [f"<h3>{len(edits)} failures, each by itself</h3>"]
+    for n, entry in enumerate(edits, 1):
+        turns = (run.read_json(f"{folder}/debate-{n}.json") or {"turns": []})["turns"]
+        head = f"{n}. task {entry['task']}: {entry['verdict']}" + (
+            f" by {entry['gate']}" if entry["gate"] else ""
+        )
+        said = "".join(_said(str(role), str(text), links) for role, text in turns)
+        out.append(
+            f'<div class="el-change"><b>{escaped(head)}</b><p>{escaped(entry["reason"])}</p>{said}</div>'
+        )
+    return "".join(out)
 
 
 def _traces(

@@ -1,12 +1,16 @@
-"""The gates of one round in their order, with the numbers each of them gave."""
+"""One round to read: its edit side by side, its gates in order with their numbers, and the verdict."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ecdysis_lab import harness as harnesses
+from ecdysis_lab.harness import Harness
 from ecdysis_lab.records import LabError
 from ecdysis_lab.runs import RunFolder
+from ecdysis_lab.widgets.debate import Page
+from ecdysis_lab.widgets.diff import diff_html
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,7 +22,9 @@ GATES = {
     "legal": "no act of a passing trial refused or changed",
     "coverage": "the same pairs scored on both sides",
     "improvement": "the summed training score rises strictly",
+    "confirm": "it rises again on seeds that no round has seen",
 }
+OPTIONAL = ("confirm",)
 
 
 def round_record(run: RunFolder | Path | str, arm: str, n: int) -> dict[str, Any]:
@@ -43,12 +49,12 @@ def gates_table(run: RunFolder | Path | str, arm: str, n: int) -> pd.DataFrame:
     """One row per gate in the order of their cost: columns gate, asks, answer, told.
 
     ``answer`` is ``passed``, ``rejected``, ``accepted`` or ``not reached``; ``told`` holds the reason and numbers of
-    the gate that decided.
+    the gate that decided. Where a stage outside the gates decided (review, edit), the table begins with it.
     """
     import pandas as pd
 
     record = round_record(run, arm, n)
-    names = list(GATES)
+    names = [g for g in GATES if g not in OPTIONAL or g == record["gate"] or g in record["numbers"]]
     at = names.index(record["gate"]) if record["gate"] in names else -1
     rows = []
     for i, name in enumerate(names):
@@ -58,6 +64,9 @@ def gates_table(run: RunFolder | Path | str, arm: str, n: int) -> pd.DataFrame:
             answer = "accepted" if record["verdict"] == "accepted" else "rejected"
             told = "; ".join([record["reason"], *_numbers(record)])
         rows.append((name, GATES[name], answer, told))
+    if at < 0:
+        told = "; ".join([record["reason"], *_numbers(record)])
+        rows = [(record["gate"], "decided before the gates", record["verdict"], told), *rows]
     return pd.DataFrame(rows, columns=["gate", "asks", "answer", "told"])
 
 
@@ -82,3 +91,28 @@ def verdict_line(run: RunFolder | Path | str, arm: str, n: int) -> str:
         f"{record['verdict'].upper()} by {record['gate']}: {record['reason']}. Training score {score}; "
         f"editor calls {record['editor_calls']}.{notes}"
     )
+
+
+def round_diff(run: RunFolder | Path | str, arm: str, n: int) -> Page:
+    """The harness before a round beside its last candidate, accepted or not.
+
+    Raises
+    ------
+    LabError: the run has no such round.
+    """
+    run = run if isinstance(run, RunFolder) else RunFolder(Path(run))
+    record = round_record(run, arm, n)
+    kept = sorted(
+        (p for p in run.folder.glob(f"rounds/{arm}-{n}/candidate-*") if p.is_dir()),
+        key=lambda p: int(p.name.rpartition("-")[2]),
+    )
+    before = _kept(run, record.get("parent", ""))
+    after = harnesses.load(kept[-1]) if kept else _kept(run, record["harness"])
+    if before is None or after is None:
+        return Page("<p>The round's harnesses are not kept.</p>")
+    return Page(diff_html(before, after))
+
+
+def _kept(run: RunFolder, digest: str) -> Harness | None:
+    folder = run.folder / "harness" / digest
+    return harnesses.load(folder) if digest and folder.is_dir() else None
