@@ -16,14 +16,17 @@ OPTIONS: dict[str, tuple[str, str]] = {
     "domain": ("domain", "tau2 domain: airline or retail"),
     "model": ("model", "LiteLLM name of the agent model to train on, e.g. sim/small or openai/NAME"),
     "test-models": ("test_models", "comma-separated models to test on"),
-    "arm": ("arms", "comma-separated arms: direct, human, ecdysis"),
+    "arm": ("arms", "comma-separated arms: direct, human, self-evolution, ecdysis-no-fdcr, ecdysis"),
     "seed": ("seed", "seed of draws, trials and picks"),
     "train-tasks": ("train_tasks", "training tasks"),
     "test-tasks": ("test_tasks", "test tasks"),
     "trials": ("trials", "trials per task"),
     "rounds": ("rounds", "most training rounds"),
     "start": ("start", "harness to start from: human, empty or a folder"),
-    "subset": ("subset", "quarter, all or random-quarter"),
+    "subset": ("subset", "quarter, all, random-quarter, or a subset.json that was picked"),
+    "debate": ("debate", "K: how often Analyst, Critic and Engineer speak"),
+    "confirm": ("confirm", "repeats on fresh seeds in which an accepted candidate has to rise again"),
+    "noise-floor": ("noise_floor", "A/A repeats of the start harness; the smallest gain that can be told"),
     "user-model": ("user_model", "LiteLLM name of the simulated user"),
     "review-model": ("review_model", "LiteLLM name for the four review roles"),
     "editor": ("editor", "editor: rules, litellm or opencode (the last two ask the review model)"),
@@ -130,6 +133,8 @@ def _demo(arguments: argparse.Namespace) -> int:
     check_parts(config)
     if config.start != "human" and not (harness.SHIPPED / config.start).is_dir():
         given["start"] = str(Path(config.start).resolve())  # the notebook runs in another folder
+    if config.subset.endswith(".json"):
+        given["subset"] = str(Path(config.subset).resolve())
     check_models(config)
     places = {k: str(v.resolve()) for k, v in (("data", arguments.data), ("figures", arguments.figures)) if v}
     return notebooks.run(

@@ -6,13 +6,15 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from ecdysis_lab import llm
 from ecdysis_lab.records import LabError
 
 DOMAINS = ("airline", "retail")
-ARMS = ("direct", "human", "ecdysis")
+ARMS = ("direct", "human", "self-evolution", "ecdysis-no-fdcr", "ecdysis")
+DEFAULT_ARMS = ("direct", "human", "ecdysis")
 SUBSETS = ("quarter", "all", "random-quarter")
 TEST_PROFILES = ("sim/small", "sim/medium", "sim/large")
 
@@ -25,10 +27,15 @@ class ExperimentConfig:
     ----------
     domain : τ²-bench domain. model : LiteLLM name of the model that is trained on.
     test_models : models to test on; empty means the default profiles, or the training model when it is a real one.
-    arms : arms to compare. seed : seed of task draws, trials and picks.
+    arms : arms to compare (``ARMS``). seed : seed of task draws, trials and picks.
     train_tasks, test_tasks : tasks per split. trials : trials per task. rounds : most training rounds.
     start : harness that training starts from: ``human``, ``empty`` or a folder.
-    subset : ``quarter``, ``all`` or ``random-quarter``. debate : K of FDCR.
+    subset : ``quarter``, ``all``, ``random-quarter`` or a ``subset.json`` that a person picked.
+    debate : K of FDCR (the arm ``ecdysis-no-fdcr`` has none).
+    reuse : take over results of training tasks whose replay shows the model nothing new.
+    confirm : repeats, on fresh seeds, in which an accepted candidate has to rise again.
+    noise_floor : A/A repeats of the start harness; with at least 2 the smallest gain that can be told is reported.
+    train_split : split to train on; only ``train``, since the test split stays untouched until the harness is frozen.
     user_model, review_model : LiteLLM names. editor : registry name. embedder : name.
     api_base : URL of an OpenAI-compatible server for the agent model, or an empty string.
     threshold : ``failure_threshold`` λ. disclosure : what an evidence card may tell.
@@ -40,7 +47,7 @@ class ExperimentConfig:
     domain: str = "airline"
     model: str = "sim/small"
     test_models: tuple[str, ...] = ()
-    arms: tuple[str, ...] = ARMS
+    arms: tuple[str, ...] = DEFAULT_ARMS
     seed: int = 0
     train_tasks: int = 20
     test_tasks: int = 20
@@ -49,6 +56,10 @@ class ExperimentConfig:
     start: str = "human"
     subset: str = "quarter"
     debate: int = 2
+    reuse: bool = True
+    confirm: int = 0
+    noise_floor: int = 0
+    train_split: str = "train"
     user_model: str = "sim/user"
     review_model: str = "sim/reviewer"
     editor: str = "rules"
@@ -102,9 +113,10 @@ class ExperimentConfig:
         )
 
 
+FRESH_ROOM = 400  # seeds between those of training and those of the test trials
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 CHOICES: dict[str, tuple[str, ...]] = {
     "domain": DOMAINS,
-    "subset": SUBSETS,
     "disclosure": ("transcript", "checks", "scenario"),
 }
 AT_LEAST: dict[str, float] = {
@@ -114,6 +126,8 @@ AT_LEAST: dict[str, float] = {
     "trials": 1,
     "rounds": 0,
     "debate": 0,
+    "confirm": 0,
+    "noise_floor": 0,
     "workers": 0,
     "temperature": 0,
     "timeout_seconds": 1,
@@ -141,9 +155,29 @@ def configure(**given: Any) -> ExperimentConfig:
     if len(config.arms) == 0:
         raise LabError(f"arms: name at least one of {', '.join(ARMS)}")
     for name, least in AT_LEAST.items():
-        if getattr(config, name) < least:
+        if not getattr(config, name) >= least:  # NaN is not at least anything
             raise LabError(f"{name}: must be at least {least:g}, got {getattr(config, name)}")
+    for name in ("max_usd", "max_tokens", "max_seconds"):
+        limit = getattr(config, name)
+        if limit is not None and not limit >= 0:
+            raise LabError(f"{name}: must be at least 0, got {limit}")
+    _check_training(config)
     return config
+
+
+def _check_training(config: ExperimentConfig) -> None:
+    """What training needs: its own split, a subset that can be read, and room between the seeds."""
+    if config.train_split != "train":
+        raise LabError(
+            f"train_split: {config.train_split!r} is not for training; the test split stays untouched until the "
+            "harness is frozen, so the only choice is train"
+        )
+    if not (config.subset.endswith(".json") and Path(config.subset).is_file()):
+        _one_of("subset", config.subset, (*SUBSETS, "a subset.json that a person picked"))
+    if max(config.confirm, config.noise_floor) * config.trials > FRESH_ROOM:
+        raise LabError(
+            f"confirm, noise_floor: times trials must be at most {FRESH_ROOM}, which is the room for seeds"
+        )
 
 
 def _one_of(name: str, value: str, choices: Sequence[str]) -> None:
@@ -163,8 +197,12 @@ def _typed(name: str, default: Any, value: Any) -> Any:
         made = wanted(value)
     except (TypeError, ValueError):
         made = None
-    if made is None or isinstance(value, bool) or (wanted is int and made != float(value)):
-        word = {int: "a whole number", float: "a number", str: "text"}[wanted]
+    if wanted is bool:
+        made = _BOOLEANS.get(str(value).lower())
+    elif isinstance(value, bool):
+        made = None
+    if made is None or (wanted is int and made != float(value)):
+        word = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}[wanted]
         raise LabError(f"{name}: must be {word}, got {value!r}")
     return made
 

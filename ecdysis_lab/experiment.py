@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ecdysis_lab import llm
+from ecdysis_lab import harness, llm
 from ecdysis_lab.config import ExperimentConfig
 from ecdysis_lab.records import LabError, Progress, Trajectory, Usage
 
@@ -42,7 +42,7 @@ def check_parts(config: ExperimentConfig) -> None:
     ------
     LabError: an unknown editor or start harness (the choices are listed), or a threshold outside (0, 1].
     """
-    from ecdysis_lab import editors, harness
+    from ecdysis_lab import editors
 
     editors.for_run(config.editor, config.review_model, config.api_base or None)
     harness.load(start_of(config))
@@ -86,9 +86,11 @@ class Experiment:
         began = time.perf_counter()
         self.run.write_status("running", run_id=self.run.run_id)
         try:
+            floor = self._noise_floor()
             trained = {arm: self._harness(arm) for arm in self.config.arms}
             tested = {arm: self._test(arm, harness) for arm, (harness, _) in trained.items()}
             summary = self._summary(trained, tested, time.perf_counter() - began)
+            summary |= {} if floor is None else {"noise_floor": floor}
             self.run.write_json("summary.json", summary)
         except BaseException as why:
             stopped = isinstance(why, KeyboardInterrupt | llm.BudgetExceeded)
@@ -108,18 +110,48 @@ class Experiment:
         user, params = self.config.user_model, self.config.params
         return Setup(self.config.benchmark, model, user, params(model), params(user))
 
+    def _noise_floor(self) -> dict[str, Any] | None:
+        """A/A: the start harness again and again on fresh seeds, and the smallest gain that stands out of that."""
+        if self.config.noise_floor < 2:
+            return None
+        from ecdysis_lab.noise import noise_floor
+
+        session = self._session(self._train_config("a/a"))
+        start = session.keep(harness.load(start_of(self.config)))
+        repeats = [
+            session.rollout(start, f"repeat {i + 1}", seeds=session.config.fresh_seeds(i))
+            for i in range(self.config.noise_floor)
+        ]
+        return asdict(noise_floor(repeats))
+
     def _harness(self, arm: str) -> tuple[Any, list[Any]]:
         """(frozen harness, round records) of an arm."""
-        from ecdysis_lab import harness
-
         if arm in ("direct", "human"):
             return harness.load({"direct": "empty", "human": self.config.domain}[arm]), []
-        from ecdysis_lab.train import TrainConfig, Trainer
+        from ecdysis_lab.train import Trainer
+
+        trained = Trainer(self._train_config(arm), self.run, self.store, **self._shared).train()
+        self.run.write_json(f"frozen-{arm}.json", {"harness": trained.harness.hash})
+        return trained.harness, list(trained.rounds)
+
+    @property
+    def _shared(self) -> dict[str, Any]:
+        return {"budget": self.budget, "progress": self.progress, "on_new": self.billing}
+
+    def _session(self, config: Any) -> Any:
+        from ecdysis_lab.session import Session
+
+        return Session(config, self.run, self.store, **self._shared)
+
+    def _train_config(self, arm: str) -> Any:
+        """How an arm trains."""
+        from ecdysis_lab.rounds import TrainConfig
 
         c = self.config
-        config = TrainConfig(
+        return TrainConfig(
             arm=arm,
             setup=self.setup(c.model),
+            method="one-by-one" if arm == "self-evolution" else "round",
             start=start_of(self.config),
             n_tasks=c.train_tasks,
             seed=c.seed,
@@ -127,20 +159,16 @@ class Experiment:
             rounds=c.rounds,
             threshold=c.threshold,
             disclosure=c.disclosure,  # type: ignore[arg-type]
-            subset=c.subset,  # type: ignore[arg-type]
+            subset=c.subset,
             review_model=c.review_model,
             review_params=c.params(c.review_model),
-            debate=c.debate,
+            debate=0 if arm == "ecdysis-no-fdcr" else c.debate,
+            reuse=c.reuse,
+            confirm=c.confirm,
             editor=c.editor,
             embedder=c.embedder,
             workers=self.workers,
         )
-        trainer = Trainer(
-            config, self.run, self.store, budget=self.budget, progress=self.progress, on_new=self.billing
-        )
-        trained = trainer.train()
-        self.run.write_json(f"frozen-{arm}.json", {"harness": trained.harness.hash})
-        return trained.harness, list(trained.rounds)
 
     @property
     def workers(self) -> int:
@@ -221,7 +249,7 @@ class Experiment:
 
     def _training(self, rounds: Sequence[Any], used: Sequence[Trajectory]) -> dict[str, Any]:
         """What ``summary.json`` says about the training of one arm."""
-        hashes = {h for r in rounds for h in (r.harness, r.candidate) if h} | {self._start_hash()}
+        hashes = _hashes(rounds) | {self._start_hash()}
         trials = [t for t in used if t.trial.split == "train" and t.trial.harness in hashes]
         reviews = sum((Usage(**r.usage) for r in rounds), Usage())
         usage, paid = _total(trials) + reviews, _total(self._billed(trials)) + reviews
@@ -235,6 +263,8 @@ class Experiment:
             "n_trials": self.config.train_tasks * self.config.trials,
             "phase_seconds": phases,
             "wall_seconds": round(sum(phases.values()), 1),
+            "editor_calls": sum(r.editor_calls for r in rounds),
+            "model_calls": usage.calls,
             "cost_usd": usage.cost_usd,
             "billed_usd": paid.cost_usd,
             "prompt_tokens": usage.prompt_tokens,
@@ -242,17 +272,17 @@ class Experiment:
         }
 
     def _start_hash(self) -> str:
-        from ecdysis_lab import harness
-
         return harness.load(start_of(self.config)).hash
 
     def _used(self, trained: Mapping[str, Any], tested: Mapping[str, Any]) -> list[Trajectory]:
         """Every trial the experiment rests on, once; the store may hold those of other runs as well."""
         found = {t.key: t for models in tested.values() for ts in models.values() for t in ts}
-        hashes = {h for _, rounds in trained.values() for r in rounds for h in (r.harness, r.candidate) if h}
+        hashes = set().union(*(_hashes(rounds) for _, rounds in trained.values()))
         if any(rounds for _, rounds in trained.values()):
             c, setup = self.config, self.setup(self.config.model)
-            seeds = [c.seed * 1000 + i for i in range(c.trials)]
+            config = self._train_config("")
+            repeats = max(c.confirm, c.noise_floor)
+            seeds = [*config.seeds, *(s for i in range(repeats) for s in config.fresh_seeds(i))]
             mine = sorted(hashes | {self._start_hash()})
             keys = [setup.trial(t, h, seed).key for h in mine for t in self.train_tasks for seed in seeds]
             found |= {t.key: t for t in self.store.trajectories(keys=keys) if not t.reused_from}
@@ -261,6 +291,11 @@ class Experiment:
     def _billed(self, used: Sequence[Trajectory]) -> list[Trajectory]:
         """Those that this run had to run itself."""
         return [t for t in used if t.key in self.billing.keys]
+
+
+def _hashes(rounds: Sequence[Any]) -> set[str]:
+    """Hashes of all harnesses that rounds ran trials of."""
+    return {h for r in rounds for h in (r.harness, r.candidate, *r.candidates) if h}
 
 
 def _total(trajectories: Sequence[Trajectory]) -> Usage:

@@ -9,7 +9,8 @@ from ecdysis_lab import llm
 from ecdysis_lab.harness import Harness
 from ecdysis_lab.rollout import Setup
 
-SubsetKind = Literal["quarter", "all", "random-quarter"]
+Method = Literal["round", "one-by-one"]
+FRESH_SEEDS = 100  # from here on, seeds of repeats that no round has seen; test seeds begin at 500
 
 
 @dataclass(frozen=True)
@@ -19,18 +20,24 @@ class TrainConfig:
     Parameters
     ----------
     arm : name of the arm. setup : benchmark, model, user.
+    method : ``round`` (Ecdysis: one review and one edit a round) or ``one-by-one`` (every failure alone to the
+        editor, each edit verified on its own task: how harnesses evolve without Ecdysis).
     start : harness to start from (name or folder).
     n_tasks : training tasks, drawn by seed; None for the whole split. seed : seed of draw, trials and picks.
     trials : trials per task in a round. rounds : most rounds.
     threshold : ``failure_threshold`` λ. disclosure : what an evidence card may tell.
-    subset : ``quarter``, ``all`` or ``random-quarter``. review_model : LiteLLM name of the four roles.
+    subset : ``quarter``, ``all``, ``random-quarter``, or a ``subset.json`` that a person picked (its trials count
+        in the rounds that have them; other rounds take the quarter). review_model : LiteLLM name of the roles.
     review_params : their sampling parameters. debate : K; 0 is the arm without FDCR.
     editor : registry name. embedder : name for :func:`ecdysis_lab.embed.embedder`.
     context_tokens : token budget of the FDCR context. workers : trials at a time.
+    reuse : take over results of tasks whose replay shows the model nothing new.
+    confirm : how often an accepted candidate has to rise once more, on seeds that no round has seen.
     """
 
     arm: str
     setup: Setup
+    method: Method = "round"
     start: str = "empty"
     n_tasks: int | None = 20
     seed: int = 0
@@ -38,7 +45,7 @@ class TrainConfig:
     rounds: int = 3
     threshold: float = 1.0
     disclosure: Literal["transcript", "checks", "scenario"] = "checks"
-    subset: SubsetKind = "quarter"
+    subset: str = "quarter"
     review_model: str = "sim/reviewer"
     review_params: llm.ModelParams = field(default_factory=llm.ModelParams)
     debate: int = 2
@@ -46,11 +53,18 @@ class TrainConfig:
     embedder: str = "auto"
     context_tokens: int = 60_000
     workers: int = 1
+    reuse: bool = True
+    confirm: int = 0
 
     @property
     def seeds(self) -> tuple[int, ...]:
         """Seeds of the training trials."""
         return tuple(self.seed * 1000 + i for i in range(self.trials))
+
+    def fresh_seeds(self, repeat: int) -> tuple[int, ...]:
+        """Seeds of a repeated evaluation, from 0 on; no round has seen them."""
+        first = self.seed * 1000 + FRESH_SEEDS + repeat * self.trials
+        return tuple(range(first, first + self.trials))
 
 
 @dataclass(frozen=True)
@@ -66,6 +80,7 @@ class RoundRecord:
     gained, lost : (task#seed) that flipped. editor_calls : calls of the editor.
     harness : hash in force after the round. candidate : hash of the candidate, or an empty string.
     seconds : wall clock by phase. usage : consumption of review and editor. notes : what was left out.
+    parent : hash in force before the round. candidates : hashes of all candidates that were run.
     """
 
     round: int
@@ -86,6 +101,8 @@ class RoundRecord:
     seconds: dict[str, float]
     usage: dict[str, Any]
     notes: tuple[str, ...] = ()
+    parent: str = ""
+    candidates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -221,6 +221,7 @@ def test_ordinary_rules_pass(tmp_path: Path) -> None:
         ("async def f():\n    pass", "async code"),
         ("class A:\n    def __reduce__(self):\n        return 1", "definition of '__reduce__'"),
         ("def check(call, view):\n    return None", "check is a hook of actions.py; it never runs here"),
+        ("if True:\n    def observe(call, result, view):\n        return None", "observe stands inside a block"),
         ("def observe(call, result):\n    return None", "observe takes 3 positional argument(s)"),
         ("def observe(:", "syntax error"),
         ("x = '\0'", "not plain UTF-8 text"),

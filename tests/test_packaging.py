@@ -45,14 +45,14 @@ STAGES = (
     "metrics noise",
     "leak gates",
     "check",
-    "rounds train",
+    "rounds session judging one_by_one train",
     "evaluate",
     "config results",
     "accommodation accommodation_run agreement",
-    "experiment",
+    "experiment evolve",
     "figures",
     "widgets",
-    "frozen report",
+    "report",
     "notebooks grid doctor cli",
 )
 PLUGINS = {("llm", "sim")}  # LiteLLM gets the custom provider when a model is first called

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,13 +16,16 @@ pytest.importorskip("tau2")
 
 from simlab import bench
 
-from ecdysis_lab import gates, harness, train
+from ecdysis_lab import gates, harness, llm, train
 from ecdysis_lab.editors.rules import RulesEditor
+from ecdysis_lab.judging import Judge
+from ecdysis_lab.one_by_one import OneByOne
 from ecdysis_lab.records import Candidate, LabError, Spec, Trajectory
 from ecdysis_lab.review import Reviewer
 from ecdysis_lab.rollout import Setup
 from ecdysis_lab.rounds import RoundRecord, TrainConfig, Trained
 from ecdysis_lab.runs import RunFolder
+from ecdysis_lab.session import Session
 from ecdysis_lab.store import Store
 from ecdysis_lab.train import Trainer
 
@@ -220,10 +224,10 @@ STOPS: dict[str, tuple[Any, str, int, bool]] = {
     "evidence of the round written": (Trainer, "_save_round", 1, True),
     "replays": (gates, "replays_of", 1, True),
     "improvement": (gates, "improvement_gate", 1, True),
-    "judged": (Trainer, "_judge", 1, True),
-    "kept": (Trainer, "_keep", 2, True),
+    "judged": (Judge, "judge", 1, True),
+    "kept": (Session, "keep", 2, True),
     "in the ledger, not on record": (RunFolder, "append_ledger", 1, True),
-    "on record": (Trainer, "_write_record", 1, True),
+    "on record": (Session, "write_record", 1, True),
     "round 2 begins": (train, "find_failures", 2, False),
 }
 
@@ -342,6 +346,15 @@ def test_a_silent_edit_is_rejected_without_a_single_rerun(scripted: Script) -> N
     assert trained.harness.hash == harness.load("empty").hash
 
 
+def test_without_reuse_every_training_trial_is_paid_for_again(done: Any, tmp_path: Path) -> None:
+    Scripted.sources, Scripted.feedback = [SILENT], []
+    lab = Lab(tmp_path, done[0], rounds=1, editor=f"{__name__}:Scripted", reuse=False)
+    (record,) = lab.train().rounds
+    assert (record.verdict, record.score_after) == ("rejected", record.score_before)
+    assert lab.run.ledger()[0]["numbers"]["reused"] == 0
+    assert sum(lab.ran.values()) == 24
+
+
 def test_a_refused_legal_act_goes_back_to_the_editor_once(scripted: Script) -> None:
     lab, trained = scripted(DENY, DENY)
     (record,) = trained.rounds
@@ -380,8 +393,8 @@ def test_cheap_gates_reject_before_any_rerun(source: str, gate: str, told: str, 
         source = source.replace("USER", seen[0]["arguments"]["user_id"])
     lab, trained = scripted(source)
     (record,) = trained.rounds
-    assert (record.verdict, record.gate, record.editor_calls) == ("rejected", gate, 1)
-    assert told in record.reason
+    assert (record.verdict, record.gate, record.editor_calls) == ("rejected", gate, 2)
+    assert told in record.reason and Scripted.feedback == ["", record.reason]
     assert lab.ran == Counter()
 
 
@@ -402,6 +415,140 @@ def test_nothing_fails_ends_the_training(tmp_path: Path) -> None:
     trained = lab.train()
     assert [(r.verdict, r.gate, r.failures) for r in trained.rounds] == [("no_failures", "failures", 0)]
     assert lab.run.ledger()[0]["verdict"] == "no_failures"
+
+
+# -- confirmation, infrastructure, a person's pick ----------------------------------------------------------------
+
+
+def test_an_accepted_edit_has_to_rise_again_on_fresh_seeds(
+    done: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accepted = next(r for r in done[1].rounds if r.verdict == "accepted")
+    lab = Lab(tmp_path, done[0], rounds=accepted.round, confirm=1)
+    record = lab.train().rounds[-1]
+    fresh = {t.trial.seed for t in lab.store.trajectories()} - {2000, 2001}
+    assert fresh == {2100, 2101}
+    told = lab.run.ledger()[-1]["numbers"]["confirm"]
+    assert told["repeats"] == 1 and told["pairs"] == 24
+    assert (record.verdict == "accepted") is (told["after"] > told["before"])
+    assert record.gate == ("improvement" if record.verdict == "accepted" else "confirm")
+
+
+def test_a_rise_that_does_not_repeat_is_rejected(
+    done: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab(tmp_path, done[0], rounds=1, confirm=1)
+    monkeypatch.setattr(TrainConfig, "fresh_seeds", lambda self, repeat: (2100, 2101))
+    real = gates.improvement_gate
+    first = real
+
+    def falls(before: Any, after: Any, reused: int = 0) -> Any:
+        verdict = first(before, after, reused)
+        return replace(verdict, accepted=before[0].trial.seed < 2100)
+
+    monkeypatch.setattr(gates, "improvement_gate", falls)
+    (record,) = lab.train().rounds
+    assert (record.verdict, record.gate) == ("rejected", "confirm")
+    assert "but on fresh seeds" in record.reason
+    assert record.harness == harness.load("empty").hash
+
+
+def test_no_decision_without_every_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ecdysis_lab.rollout.INFRA_RETRIES", 0)
+    monkeypatch.setattr(llm.complete, "__kwdefaults__", {**llm.complete.__kwdefaults__, "max_attempts": 1})
+    silent = llm.ModelParams(api_base="http://127.0.0.1:9/v1", timeout_seconds=5)
+    setup = Setup("tau2/airline", "openai/none", "sim/user", silent)
+    lab = Lab(tmp_path, setup=setup, n_tasks=1, trials=1)
+    with pytest.raises(LabError, match=r"1 of 1 training trials ended in infrastructure errors, first: .*Connection error"):
+        lab.train()
+    assert lab.run.ledger() == []
+
+
+def test_a_persons_pick_is_what_the_review_reads(done: Any, tmp_path: Path) -> None:
+    lab, _ = done
+    known = lab.run.read_json("rounds/ecdysis-1/failures.json")
+    picked = [known[0]["key"], known[-1]["key"]]
+    path = tmp_path / "subset.json"
+    subset = lab.run.read_json("rounds/ecdysis-1/subset.json")
+    picks = [{"key": k, "gain": 0.0, "reason": "mine"} for k in picked]
+    path.write_text(json.dumps({**subset, "picks": picks, "origin": "person"}))
+    mine = Lab(tmp_path / "mine", lab, rounds=1, subset=str(path))
+    (record,) = mine.train().rounds
+    assert record.subset == 2
+    saved = mine.run.read_json("rounds/ecdysis-1/subset.json")
+    assert ([p["key"] for p in saved["picks"]], saved["origin"]) == (picked, "person")
+
+
+# -- one by one -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def alone(done: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Trained]:
+    lab = Lab(tmp_path_factory.mktemp("alone"), done[0], rounds=1, arm="self-evolution", method="one-by-one")
+    return lab, lab.train()
+
+
+def test_every_failure_goes_to_the_editor_alone(alone: Any) -> None:
+    lab, trained = alone
+    (record,) = trained.rounds
+    edits = lab.run.read_json("rounds/self-evolution-1/edits.json")
+    assert len(edits) == record.failures > 4
+    handed = [e for e in edits if e["verdict"] not in ("mended", "no_spec")]
+    assert record.editor_calls == len(handed) == sum(e["editor_calls"] for e in edits) > 2
+    assert {e["verdict"] for e in edits} >= {"accepted", "mended"}
+    assert record.verdict == "accepted" and trained.harness.hash == edits[-1]["harness"] == record.harness
+    assert record.gained and record.score_after is None and record.gate == "own task"
+
+
+def test_edits_build_on_each_other_and_each_has_a_ledger_line(alone: Any) -> None:
+    lab, _ = alone
+    edits = lab.run.read_json("rounds/self-evolution-1/edits.json")
+    force = harness.load("empty").hash
+    for edit in edits:
+        assert edit["parent"] == force
+        force = edit["candidate"] if edit["verdict"] == "accepted" else force
+        assert edit["harness"] == force
+    lines = [(e["edit"], e["verdict"]) for e in lab.run.ledger()]
+    assert lines == [*((i, e["verdict"]) for i, e in enumerate(edits, 1)), (0, "accepted")]
+
+
+def test_an_edit_is_verified_on_its_own_task_only(alone: Any) -> None:
+    lab, _ = alone
+    edits = lab.run.read_json("rounds/self-evolution-1/edits.json")
+    start = harness.load("empty").hash
+    ran = {(t.trial.harness, t.trial.task_id) for t in lab.store.trajectories() if t.trial.harness != start}
+    asked = {(e["candidate"], e["task"]) for e in edits if e["candidate"]}
+    mine = {pair for pair in ran if pair[0] in {e["candidate"] for e in edits}}
+    assert mine <= asked
+    assert sum(lab.ran.values()) == 2 * len(mine), "two trials of one task for each edit that was tried"
+
+
+@pytest.mark.parametrize("where", ["edit", "verify", "write_json"])
+def test_one_by_one_goes_on_after_a_stop(
+    where: str, alone: Any, done: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, name = {
+        "edit": (RulesEditor, "edit"), "verify": (OneByOne, "_verify"), "write_json": (RunFolder, "write_json")
+    }[where]  # fmt: skip
+    lab = Lab(tmp_path, alone[0], rounds=1, arm="self-evolution", method="one-by-one")
+    once = Once(getattr(owner, name), 3 if where != "write_json" else 8, True)
+    monkeypatch.setattr(owner, name, once)
+    with pytest.raises(KeyboardInterrupt):
+        lab.train()
+    found = lab.train()
+    assert once.left <= 0 and lab.ran == Counter()
+    assert [plain(r) for r in found.rounds] == [plain(r) for r in alone[1].rounds]
+    assert [(e["edit"], e["verdict"]) for e in lab.run.ledger()] == [
+        (e["edit"], e["verdict"]) for e in alone[0].run.ledger()
+    ]
+
+
+def test_no_debate_means_one_voice_before_the_moderator(done: Any, tmp_path: Path) -> None:
+    lab = Lab(tmp_path, done[0], rounds=1, arm="ecdysis-no-fdcr", debate=0)
+    (record,) = lab.train().rounds
+    turns = lab.run.read_json("rounds/ecdysis-no-fdcr-1/review.json")["turns"]
+    assert [role for role, _ in turns] == ["single", "moderator"]
+    assert record.editor_calls in (1, 2) and record.usage["calls"] == 2
 
 
 def test_no_rounds_leave_the_start(tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
+from ecdysis_lab.errors import TransientError
 from ecdysis_lab.sandbox import REPLY, REQUEST
 
 
-class HostError(RuntimeError):
-    """The sandbox itself could not run; an infrastructure error, not the harness's doing."""
+class HostError(TransientError):
+    """The sandbox itself could not run; infrastructure, not the harness's doing: the trial is tried again."""
 
 
 class ForkServer:

@@ -1,0 +1,132 @@
+"""Edit once, then the gates in order of cost; the reason of a cheap gate goes back to the editor once."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ecdysis_lab import gates
+from ecdysis_lab.harness import Harness
+from ecdysis_lab.records import Candidate, Editor, Spec, Trajectory, Usage, Verdict
+from ecdysis_lab.session import Session
+
+PAID_GATES = ("improvement", "coverage", "confirm")  # these cost reruns, so they end the round
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What became of an edit.
+
+    Parameters
+    ----------
+    candidate : the last one. verdict : of the gate that decided. calls : of the editor.
+    usage : of all calls. candidates : hashes of all candidates.
+    """
+
+    candidate: Candidate
+    verdict: Verdict
+    calls: int
+    usage: Usage
+    candidates: tuple[str, ...] = field(default_factory=tuple)
+
+
+class Judge:
+    """Edits and judges inside a session.
+
+    Parameters
+    ----------
+    session : of the arm. editor : who edits.
+    """
+
+    def __init__(self, session: Session, editor: Editor) -> None:
+        self.session, self.editor = session, editor
+
+    def edit_and_judge(self, n: int, current: Harness, spec: Spec, before: Sequence[Trajectory]) -> Judged:
+        """One edit; where a gate rejects it before any rerun, one more with that gate's reason.
+
+        Parameters
+        ----------
+        n : round. current : harness in force. spec : what to change. before : the round's training trajectories.
+        """
+        feedback, calls, usage = "", 0, Usage()
+        hashes: list[str] = []
+        while True:
+            out = self.session.run.path(f"{self.session.folder(n)}/candidate-{calls}")
+            with self.session.phase("edit"):
+                candidate = self.editor.edit(current.path, spec, emptied(out), feedback)
+            calls, usage = calls + 1, usage + candidate.usage
+            if candidate.outcome != "edited":
+                return Judged(candidate, unchanged(candidate), calls, usage, tuple(hashes))
+            hashes.append(candidate.hash)
+            with self.session.phase("gates"):
+                verdict = self.judge(n, current, candidate, before)
+            if verdict.gate in PAID_GATES or calls > 1:
+                return Judged(candidate, verdict, calls, usage, tuple(hashes))
+            feedback = verdict.reason
+
+    def judge(self, n: int, current: Harness, candidate: Candidate, before: Sequence[Trajectory]) -> Verdict:
+        """Verdict of the first gate that rejects, or of the last one."""
+        s, child = self.session, gates.loaded(candidate)
+        rejected = gates.cheap_gates(candidate, child, before, s.bench)
+        if rejected:
+            return rejected
+        replays = gates.replays_of(before, child, s.bench, s.seat)
+        rejected = gates.legal_gate([replays[t.key] for t in before if t.success])
+        if rejected:
+            return rejected
+        silent = s.config.reuse
+        changed = {t.trial.task_id for t in before if not (silent and replays[t.key].unchanged)}
+        with s.phase("rerun"):
+            after = s.rollout(child, f"round {n}: candidate", [t for t in s.tasks if t.id in changed])
+        reused = [under(child, t) for t in before if t.trial.task_id not in changed]
+        verdict = gates.improvement_gate(before, [*after, *reused], len(reused))
+        if verdict.accepted and s.config.confirm:
+            verdict = self._confirmed(n, current, child, verdict)
+        for trajectory in reused if verdict.accepted else ():
+            s.store.put(trajectory)
+        return verdict
+
+    def _confirmed(self, n: int, current: Harness, child: Harness, first: Verdict) -> Verdict:
+        """The same comparison on seeds that no round has seen; the first verdict stands only if these rise too."""
+        s, before, after = self.session, [], []
+        with s.phase("rerun"):
+            for repeat in range(s.config.confirm):
+                seeds, what = s.config.fresh_seeds(repeat), f"round {n}: confirmation {repeat + 1}"
+                before += s.rollout(current, f"{what}, parent", seeds=seeds)
+                after += s.rollout(child, f"{what}, candidate", seeds=seeds)
+        again = gates.improvement_gate(before, after)
+        told: dict[str, Any] = {"repeats": s.config.confirm, "before": again.score_before,
+                                "after": again.score_after, **again.numbers}  # fmt: skip
+        numbers = {**first.numbers, "confirm": told}
+        if again.accepted:
+            return replace(first, reason=f"{first.reason}; on fresh seeds {again.reason}", numbers=numbers)
+        return replace(
+            first,
+            accepted=False,
+            gate="confirm",
+            reason=f"{first.reason}, but on fresh seeds {again.reason}",
+            numbers=numbers,
+        )
+
+
+def unchanged(candidate: Candidate) -> Verdict:
+    """Verdict on an editor that changed nothing."""
+    why = f": {candidate.notes[0][:200]}" if candidate.outcome == "failed" and candidate.notes else ""
+    return Verdict(False, "edit", f"the editor left the harness as it was ({candidate.outcome}{why})")
+
+
+def under(child: Harness, trajectory: Trajectory) -> Trajectory:
+    """A result taken over for another harness, under which every byte that the model sees is the same."""
+    return replace(
+        trajectory, trial=replace(trajectory.trial, harness=child.hash), reused_from=trajectory.key
+    )
+
+
+def emptied(folder: Path) -> Path:
+    """A candidate folder left half-written by a kill is removed first."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    return folder
