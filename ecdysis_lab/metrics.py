@@ -78,6 +78,13 @@ def _bootstrap_variance(sums: np.ndarray, sizes: np.ndarray, seed: int, n_boot: 
     return float(np.var((weights @ sums) / (weights @ sizes)) * m / (m - 1))
 
 
+def _t95(clusters: int) -> float:
+    """97.5% quantile of Student's t for the degrees of freedom that so many clusters leave."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(max(clusters - 1, 1), 0.975))
+
+
 def cluster_interval(
     successes: Sequence[float] | np.ndarray,
     trials: Sequence[float] | np.ndarray,
@@ -87,7 +94,8 @@ def cluster_interval(
     """95% interval of an accuracy, by a bootstrap that resamples whole tasks.
 
     The bootstrap variance says how many independent trials the data are worth (at least the number of
-    tasks, at most the number of trials); a Wilson score interval is taken at that effective number. Bare
+    tasks, at most the number of trials), less what few clusters cost (the square of the normal over the t
+    quantile, after Korn and Graubard 1998); a Wilson score interval is taken at that effective number. Bare
     percentiles of the same bootstrap are too short with few tasks, and of no width at all when every
     trial succeeds.
 
@@ -112,6 +120,7 @@ def cluster_interval(
         raise LabError(f"an interval needs one count a task; got {len(c)} successes and {len(n)} trials")
     rate, variance = c.sum() / n.sum(), _bootstrap_variance(c, n, seed, n_boot)
     worth = float(np.clip(rate * (1 - rate) / variance, len(c), n.sum())) if variance > 0 else float(len(c))
+    worth *= (Z95 / _t95(len(c))) ** 2
     shrink = 1 + Z95**2 / worth
     centre = (rate + Z95**2 / (2 * worth)) / shrink
     half = Z95 * sqrt(rate * (1 - rate) / worth + Z95**2 / (4 * worth**2)) / shrink
@@ -121,14 +130,14 @@ def cluster_interval(
 def difference_interval(
     sums: np.ndarray, sizes: np.ndarray, seed: int = 0, n_boot: int = 2000
 ) -> list[float]:
-    """Normal interval on the bootstrap variance, plus the variance of half a pair that flipped each way.
+    """Student interval on the bootstrap variance, plus the variance of half a pair that flipped each way.
 
     The addition (after Agresti and Min 2005) keeps some width when few or no tasks flip, where a bootstrap
     alone would claim certainty; it fades with the square of the number of tasks.
     """
     m, pairs = len(sums), sizes.mean()
     variance = _bootstrap_variance(sums, sizes, seed, n_boot) + 1 / (pairs * (m + 2) ** 2)
-    middle, half = float(sums.sum() / sizes.sum()), Z95 * sqrt(variance)
+    middle, half = float(sums.sum() / sizes.sum()), _t95(m) * sqrt(variance)
     return [float(max(-1.0, middle - half)), float(min(1.0, middle + half))]
 
 

@@ -75,6 +75,30 @@ def rounds_table(summary: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def differences_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """Paired differences for people, from :func:`ecdysis_lab.pool.differences`: one row per model and pair of arms."""
+    import pandas as pd
+
+    made = [
+        {
+            "benchmark": r["benchmark"],
+            "model": r["model"],
+            "arm": r["arm"],
+            "against": r["against"],
+            "points": f"{100 * r['difference']:+.1f}",
+            "95% interval": f"{100 * r['ci_low']:+.0f} to {100 * r['ci_high']:+.0f}",
+            "tasks up": r["gained"],
+            "tasks down": r["lost"],
+            "sign test p": f"{r['sign_test_p']:.3f}",
+            "tasks": r["n_tasks"],
+            "pairs": r["n_pairs"],
+            "without pair": r["dropped"],
+        }
+        for r in frame.to_dict("records")
+    ]
+    return pd.DataFrame(made)
+
+
 def title(summary: Mapping[str, Any]) -> str:
     """Heading of a table: SIMULATED where it is, benchmark, training model, seed."""
     mark = "SIMULATED · " if summary["simulated"] else ""

@@ -1,0 +1,178 @@
+"""The held-out test: frozen harnesses on the test split, on several models, in a run folder of its own."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from ecdysis_lab import llm
+from ecdysis_lab.config import ExperimentConfig, check_models, configure, smoke
+from ecdysis_lab.frozen import Frozen, find_frozen, training_block
+from ecdysis_lab.records import LabError, Progress, Trajectory, Usage
+from ecdysis_lab.store import RunFolder, Store
+
+
+def prepare(
+    harness: str, baselines: str, models: str, data: Path | str, given: Mapping[str, Any], small: bool = False
+) -> tuple[ExperimentConfig, list[Frozen]]:
+    """Validated configuration and harnesses of an evaluation, before anything runs.
+
+    Parameters
+    ----------
+    harness : comma-separated frozen harnesses, see :func:`ecdysis_lab.frozen.find_frozen`.
+    baselines : comma-separated arms to compare with: ``direct``, ``human``.
+    models : comma-separated LiteLLM names; empty for the training model and the default profiles.
+    data : the data folder. given : further fields of the configuration. small : at its smallest.
+
+    Raises
+    ------
+    LabError: no harness, one that is not frozen, an unknown baseline, model or field.
+    """
+    names, others = (_names(text) for text in (harness, baselines))
+    if not names:
+        raise LabError("harness: name at least one frozen harness, as RUN:ARM")
+    for name in others:
+        if name not in ("direct", "human"):
+            raise LabError(f"baselines: unknown {name!r}; choose one of direct, human")
+    domain = configure(**given).domain
+    found = [find_frozen(n, data, domain) for n in dict.fromkeys((*others, *names))]
+    chosen = _names(models)
+    trained_on = next((f.config["model"] for f in found if f.config.get("model")), "")
+    if chosen or trained_on:
+        given = {**given, "model": chosen[0] if chosen else trained_on}
+    config = configure(**given, test_models=tuple(chosen[1:]), arms=tuple(f.arm for f in found))
+    if len(chosen) == 1:  # that model alone, without the default profiles
+        config = replace(config, test_models=tuple(chosen))
+    check_models(config)
+    return (smoke(config) if small else config), found
+
+
+def _names(text: str) -> list[str]:
+    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+class Evaluation:
+    """Frozen harnesses on the test split, in a run folder of its own; its summary has the shape of an experiment's.
+
+    Parameters
+    ----------
+    config : domain, models, test tasks, trials, seed, limits. frozen : one per arm. root : the data folder.
+    run_id : name of the run; by default from the configuration and the harnesses.
+    progress : called with (what, done, total).
+
+    Raises
+    ------
+    LabError: two harnesses of one arm, or more tasks than the test split has; nothing is written then.
+    """
+
+    def __init__(
+        self,
+        config: ExperimentConfig,
+        frozen: Sequence[Frozen],
+        root: Path | str,
+        run_id: str = "",
+        progress: Progress | None = None,
+    ) -> None:
+        from ecdysis_lab import benchmarks
+
+        arms = [f.arm for f in frozen]
+        if len(set(arms)) < len(arms):
+            raise LabError(
+                f"harness: two harnesses of one arm among {', '.join(arms)}; evaluate them in two runs"
+            )
+        self.config, self.frozen, self.progress = config, tuple(frozen), progress
+        self.tasks = benchmarks.load(config.benchmark).tasks("test", config.test_tasks, config.seed)
+        hashes = {f.arm: f.harness.hash for f in frozen}
+        mark = "-".join(h[:6] for h in hashes.values())
+        self.run = RunFolder.open(
+            root, run_id or f"test-{config.run_id}-{mark}", asdict(config) | {"frozen": hashes}
+        )
+        self.store, self.new = Store(root), set[str]()
+        limits = (config.max_usd, config.max_tokens, config.max_seconds)
+        self.budget = llm.Budget(*limits) if any(limit is not None for limit in limits) else None
+
+    def go(self) -> dict[str, Any]:
+        """Run what is missing and write the summary; ``status.json`` tells how it ended."""
+        began = time.perf_counter()
+        self.run.write_status("running", run_id=self.run.run_id)
+        try:
+            tested = {f.arm: {m: self._test(f, m) for m in self.config.models} for f in self.frozen}
+            summary = self._summary(tested, time.perf_counter() - began)
+            self.run.write_json("summary.json", summary)
+        except BaseException as why:
+            stopped = isinstance(why, KeyboardInterrupt | llm.BudgetExceeded)
+            state = "interrupted" if stopped else "failed"
+            self.run.write_status(state, error=f"{type(why).__name__}: {why}"[:2000])
+            raise
+        self.run.write_status("done", run_id=self.run.run_id)
+        return summary
+
+    def _test(self, frozen: Frozen, model: str) -> list[Trajectory]:
+        from ecdysis_lab.rollout import Setup, rollout
+
+        c = self.config
+        setup = Setup(c.benchmark, model, c.user_model, c.params(model), c.params(c.user_model))
+        return rollout(
+            setup,
+            self.tasks,
+            frozen.harness,
+            [c.seed * 1000 + 500 + i for i in range(c.trials)],
+            self.store,
+            workers=c.workers or os.cpu_count() or 1,
+            budget=self.budget,
+            progress=self.progress,
+            what=f"{frozen.arm} on {model}: test trials",
+            on_new=lambda t: self.new.add(t.key),
+        )
+
+    def _summary(
+        self, tested: Mapping[str, Mapping[str, list[Trajectory]]], seconds: float
+    ) -> dict[str, Any]:
+        from ecdysis_lab.evaluate import summarise
+        from ecdysis_lab.store import commit_hash
+
+        c = self.config
+        arms = {
+            arm: {m: summarise(ts, seed=c.seed) | self._gain(tested, arm, m) for m, ts in models.items()}
+            for arm, models in tested.items()
+        }
+        used = {t.key: t for models in tested.values() for ts in models.values() for t in ts}
+        total = sum((u for t in used.values() for u in t.usage.values()), Usage())
+        paid = sum((u for k, t in used.items() if k in self.new for u in t.usage.values()), Usage())
+        return {
+            "run_id": self.run.run_id,
+            "commit": commit_hash(),
+            "seed": c.seed,
+            "simulated": c.simulated,
+            "benchmark": c.benchmark,
+            "train_model": next((f.config["model"] for f in self.frozen if f.config.get("model")), c.model),
+            "arms": arms,
+            "harness": {f.arm: f.harness.hash for f in self.frozen},
+            "trained_by": {f.arm: f.run.run_id for f in self.frozen if f.run},
+            "training": {f.arm: block for f in self.frozen if (block := training_block(f))},
+            "wall_seconds": round(seconds, 1),
+            "cost_usd": total.cost_usd,
+            "billed_usd": paid.cost_usd,
+            "prompt_tokens": total.prompt_tokens,
+            "completion_tokens": total.completion_tokens,
+        }
+
+    def _gain(
+        self, tested: Mapping[str, Mapping[str, list[Trajectory]]], arm: str, model: str
+    ) -> dict[str, Any]:
+        """Paired difference from ``direct`` with its interval, where ``direct`` is evaluated too."""
+        from ecdysis_lab.evaluate import paired_difference
+
+        if arm == "direct" or "direct" not in tested:
+            return {}
+        try:
+            found = paired_difference(
+                tested["direct"][model], tested[arm][model], seed=self.config.seed, missing="drop"
+            )
+        except LabError:  # not one pair was scored on both sides; the counts say so
+            return {}
+        return {"difference_ci95": list(found["ci95"]), "paired_trials": found["n_pairs"]}

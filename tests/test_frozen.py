@@ -1,0 +1,153 @@
+"""Only a frozen harness meets the test split; runs over seeds are pooled; collected trajectories can be read again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ecdysis_lab import harness as harnesses
+from ecdysis_lab import notebooks
+from ecdysis_lab.frozen import check_frozen, find_frozen, training_block
+from ecdysis_lab.heldout import Evaluation, prepare
+from ecdysis_lab.records import LabError
+from ecdysis_lab.store import RunFolder
+
+SMALL: dict[str, Any] = {"domain": "airline", "test_tasks": 2, "trials": 3, "workers": 1}
+
+
+def variant(run: RunFolder, word: str) -> str:
+    """A harness of its own in the run folder; returns its hash."""
+    draft = run.path(f"draft-{word}/skills.py")
+    draft.write_text(f'def brief(opening, policy):\n    return "{word}"\n')
+    loaded = harnesses.load(draft.parent)
+    harnesses.copy(loaded, run.path(f"harness/{loaded.hash}"))
+    return loaded.hash
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """A finished training: round 1 accepted, round 2 rejected; and the hashes of start, kept and rejected."""
+    run = RunFolder.open(tmp_path, "r1", {"domain": "airline", "model": "sim/medium"})
+    start, kept, lost = (variant(run, w) for w in ("start", "kept", "lost"))
+    for n, verdict, candidate in ((1, "accepted", kept), (2, "rejected", lost)):
+        entry = {"arm": "ecdysis", "round": n, "verdict": verdict, "harness": kept, "candidate": candidate}
+        run.append_ledger(entry)
+        run.write_json(f"rounds/ecdysis-{n}/record.json", {**entry, "seconds": {"review": 2.0 * n}})
+    run.write_json("frozen-ecdysis.json", {"harness": kept})
+    return run, start, kept, lost
+
+
+def test_the_last_accepted_harness_is_frozen(trained, tmp_path):
+    run, _, kept, _ = trained
+    assert check_frozen(run, "ecdysis").hash == kept
+    assert check_frozen(run, "ecdysis", harnesses.load(run.folder / "harness" / kept)).hash == kept
+    found = find_frozen("r1:ecdysis", tmp_path, "airline")
+    assert (found.arm, found.harness.hash, found.config["model"]) == ("ecdysis", kept, "sim/medium")
+    by_folder = find_frozen(str(run.folder / "harness" / kept), tmp_path, "airline")
+    assert (by_folder.arm, by_folder.harness.hash) == ("ecdysis", kept)
+    assert training_block(found)["phase_seconds"] == {"review": 6.0}
+    assert [r["round"] for r in training_block(found)["rounds"]] == [1, 2]
+
+
+def test_nothing_accepted_freezes_the_start(tmp_path):
+    run = RunFolder.open(tmp_path, "r2", {"domain": "airline"})
+    start, lost = variant(run, "start"), variant(run, "lost")
+    run.append_ledger(
+        {"arm": "ecdysis", "round": 1, "verdict": "rejected", "harness": start, "candidate": lost}
+    )
+    run.write_json("frozen-ecdysis.json", {"harness": start})
+    assert check_frozen(run, "ecdysis").hash == start
+
+
+def test_whatever_is_not_frozen_is_refused_with_the_reason(trained, tmp_path):
+    run, start, kept, lost = trained
+    with pytest.raises(LabError, match=r"is not frozen: it is an earlier or rejected candidate; .* accepted"):
+        find_frozen(str(run.folder / "harness" / lost), tmp_path, "airline")
+    with pytest.raises(LabError, match="is not frozen: it is no harness of this training"):
+        check_frozen(run, "ecdysis", harnesses.load(run.folder / "harness" / start))
+    with pytest.raises(LabError, match="trained no arm 'human'; it trained ecdysis"):
+        find_frozen("r1:human", tmp_path, "airline")
+    with pytest.raises(LabError, match="is not frozen: it lies in no run"):
+        find_frozen(str(harnesses.SHIPPED / "retail"), tmp_path, "airline")
+    with pytest.raises(LabError, match=r"'r9:ecdysis' is no RUN:ARM, .*direct, human; runs: r1"):
+        find_frozen("r9:ecdysis", tmp_path, "airline")
+    with pytest.raises(LabError, match="domain: ecdysis of run r1 was trained on airline, not retail"):
+        find_frozen("r1:ecdysis", tmp_path, "retail")
+    (run.folder / "harness" / kept / "skills.py").write_text("# edited by hand\n")
+    with pytest.raises(LabError, match="have changed since training"):
+        check_frozen(run, "ecdysis")
+
+
+def test_a_training_that_has_not_ended_is_refused(trained, tmp_path):
+    run = trained[0]
+    (run.folder / "frozen-ecdysis.json").unlink()
+    with pytest.raises(LabError, match=r"has not ended \(2 rounds so far\)"):
+        find_frozen("r1:ecdysis", tmp_path, "airline")
+
+
+def test_wrong_parameters_of_an_evaluation_are_refused_before_anything_runs(trained, tmp_path):
+    with pytest.raises(LabError, match="harness: name at least one"):
+        prepare("", "direct", "", tmp_path, SMALL)
+    with pytest.raises(LabError, match="baselines: unknown 'ecdysis'; choose one of direct, human"):
+        prepare("r1:ecdysis", "ecdysis", "", tmp_path, SMALL)
+    with pytest.raises(LabError, match="sim/tiny"):
+        prepare("r1:ecdysis", "", "sim/tiny", tmp_path, SMALL)
+    config, found = prepare("r1:ecdysis", "direct,human", "", tmp_path, SMALL)
+    assert [f.arm for f in found] == ["direct", "human", "ecdysis"] and config.model == "sim/medium"
+    assert config.models == ("sim/medium", "sim/small", "sim/large")
+    assert prepare("r1:ecdysis", "", "sim/large", tmp_path, SMALL)[0].models == ("sim/large",)
+
+
+def test_evaluation_leaves_a_summary_like_an_experiment_s(trained, tmp_path):
+    pytest.importorskip("tau2")
+    config, found = prepare("r1:ecdysis", "direct", "sim/large,sim/small", tmp_path, SMALL)
+    summary = Evaluation(config, found, tmp_path).go()
+    assert list(summary["arms"]) == ["direct", "ecdysis"]
+    assert list(summary["arms"]["ecdysis"]) == ["sim/large", "sim/small"]
+    cell = summary["arms"]["ecdysis"]["sim/large"]
+    assert (cell["n_tasks"], cell["n_trials"], cell["paired_trials"]) == (2, 6, 6)
+    assert sum(map(len, cell["outcomes"].values())) == 6 and cell["prompt_tokens"] > 0
+    assert cell["trial_seconds"] > 0
+    assert summary["harness"]["ecdysis"] == trained[2] and summary["trained_by"] == {"ecdysis": "r1"}
+    assert summary["training"]["ecdysis"]["wall_seconds"] == 6.0 and summary["train_model"] == "sim/medium"
+    again = Evaluation(config, found, tmp_path)
+    assert again.go()["arms"] == summary["arms"] and again.new == set()
+    status = json.loads((again.run.folder / "status.json").read_text())
+    assert status["state"] == "done"
+
+
+@pytest.mark.slow
+def test_collected_trajectories_feed_patterns(tmp_path):
+    pytest.importorskip("tau2")
+    from ecdysis_lab import collect, widgets
+
+    given = {"domain": "airline", "model": "sim/small", "trials": 2, "workers": 1}
+    with pytest.raises(LabError, match="split: unknown 'dev'; choose one of train, test, all"):
+        collect.prepare(given, "dev", "empty", 3, tmp_path)
+    work = collect.prepare(given, "train", "empty", 3, tmp_path)
+    found = work.go()
+    assert len(found) == 6 and work.folder.name == "collect-airline-train-sim-small-empty-seed0-3x2"
+    table = collect.by_task(found)
+    assert table["trials"].tolist() == [2, 2, 2]
+    assert table["successes"].sum() == sum(t.success for t in found)
+    source = widgets.open_source(work.folder.name, tmp_path)
+    assert {f.key for f in source.failures} == {t.key for t in found if not t.success}
+
+
+@pytest.mark.slow
+def test_the_notebooks_run_by_papermill(trained, tmp_path, capfd):
+    pytest.importorskip("tau2")
+    common = {"data": str(tmp_path), "domain": "airline", "workers": 1, "smoke": True}
+    out = tmp_path / "out.ipynb"
+    mine = {**common, "harness": "r1:ecdysis", "models": "sim/small", "figures": str(tmp_path / "figures")}
+    assert notebooks.run("evaluate", mine, out) == 0
+    told = capfd.readouterr().out
+    assert "SIMULATED" in told and "against" in told
+    assert list((tmp_path / "figures").glob("test-*/gains.html"))
+    assert notebooks.run("collect", {**common, "split": "train"}, out) == 0
+    assert list(Path(tmp_path).glob("imports/collect-*/import.json"))
+    with pytest.raises(LabError, match=r"unknown parameter .harnes. of evaluate.ipynb; choose from harness"):
+        notebooks.run("evaluate", {"harnes": "x"}, out)
