@@ -167,7 +167,8 @@ ATTACKS = [
     Attack("sleep", check("import time\ntime.sleep(100)\n" + LEAK), "denied"),
     Attack("deadlock", check("import _thread\nlock = _thread.allocate_lock()\nlock.acquire()\nlock.acquire()"), "timeout"),
     Attack("wait on the pipe", check("import os\nos.read(3, 1)"), "timeout"),
-    same("read flood", check("while True:\n    view.read('get_user')"), "reads"),
+    same("read flood", check("for n in range(10 ** 9):\n    view.read('get_user', n=n)"), "reads"),
+    same("one read, again and again", check("while True:\n    view.read('get_user')"), "cpu timeout reads"),
     # memory and size
     same("memory bomb, list", check("x = [0]\nwhile True:\n    x = x + x"), "memory"),
     same("memory bomb, text", check("x = 'x' * 10 ** 12"), "memory"),
