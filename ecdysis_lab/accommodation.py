@@ -7,6 +7,7 @@ facts from a run folder and the trial store. Planted causes of simulated models 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import comb
@@ -87,7 +88,7 @@ def decide(facts: Facts) -> tuple[bool | None, tuple[str, ...]]:
 
     Returns
     -------
-    (True, False, or None where no other model's trajectories are at hand and the pattern recurs; reasons in words).
+    (True, False, or None where the pattern recurs and nothing at hand can be compared with it; reasons in words).
     A trigger that fires on another model's failures counts as recurrence there: it is the same act. A trigger that
     stays silent elsewhere decides only where that is no accident of few traces (``TELLING``).
     """
@@ -96,14 +97,15 @@ def decide(facts: Facts) -> tuple[bool | None, tuple[str, ...]]:
     if facts.tasks < 2:
         return True, (f"auxiliary: {facts.pattern} is seen on one task only",)
     seen, fired = _split(facts.seen, facts.model), _split(facts.fired or {}, facts.model)
-    reasons = [f"{facts.pattern} recurs over {facts.tasks} tasks on {facts.model}", _seen_reason(seen[1])]
+    reasons = [f"{facts.pattern} recurs over {facts.tasks} tasks on {facts.model}", _seen_reason(*seen)]
     reasons.append(_fired_reason(facts, *fired))
-    if not any(total for _, total in (*seen[1].values(), *fired[1].values())):
-        return None, tuple(reasons)
     if _hits(fired[1]):
         return False, tuple(reasons)
-    silent = chance(*fired) <= TELLING
-    return silent or not _hits(seen[1]), tuple(reasons)
+    if chance(*fired) <= TELLING:
+        return True, tuple(reasons)
+    if not seen[0][0] or not any(total for _, total in seen[1].values()):
+        return None, tuple(reasons)
+    return not _hits(seen[1]), tuple(reasons)
 
 
 def chance(own: tuple[int, int], others: Counted) -> float:
@@ -128,9 +130,11 @@ def _hits(counted: Counted) -> list[str]:
     return sorted(m for m, (n, _) in counted.items() if n)
 
 
-def _seen_reason(others: Counted) -> str:
-    if not others:
-        return "no other model's trajectories are at hand"
+def _seen_reason(own: tuple[int, int], others: Counted) -> str:
+    if not any(total for _, total in others.values()):
+        return "no failure of another model is at hand"
+    if not own[0]:
+        return "among the failures of all models its own are noise, so they cannot be compared"
     if shown := _hits(others):
         return f"it recurs on {_counts({m: others[m] for m in shown})} failures"
     return f"it recurs on no other model at hand: {_counts(others)} failures"
@@ -185,18 +189,21 @@ def joint_patterns(
 
 
 def seen_on(
-    cited: Iterable[str], joint: Patterns, others: Mapping[str, Sequence[Failure]]
+    cited: Iterable[str], members: Iterable[str], joint: Patterns, everyone: Mapping[str, Sequence[Failure]]
 ) -> dict[str, tuple[int, int]]:
-    """Model -> (its failures in a joint pattern of the cited failures, its failures at hand).
+    """Model -> (its failures in the joint pattern of a change, its failures at hand).
 
     Parameters
     ----------
-    cited : keys of the failures that a change cites. joint : what :func:`joint_patterns` found.
-    others : failures by model; a model without failures counts as (0, 0).
+    cited : keys of the failures that the change cites; their joint patterns count. members : keys of its pattern in
+        the round, asked where all cited ones are noise among the failures of all models; their commonest one counts.
+    joint : what :func:`joint_patterns` found. everyone : failures by model, the trained one included.
     """
     label = {key: p.id for p in joint.patterns for key in p.members}
     wanted = {label[key] for key in cited if key in label}
+    if not wanted:
+        wanted = {n for n, _ in Counter(label[key] for key in members if key in label).most_common(1)}
     return {
         model: (sum(label.get(f.key) in wanted for f in failures), len(failures))
-        for model, failures in others.items()
+        for model, failures in everyone.items()
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from ecdysis_lab.records import (
     Embedder,
     Failure,
     LabError,
+    Pattern,
     Patterns,
     Spec,
     Trajectory,
@@ -135,8 +136,6 @@ def load_round(run: RunFolder, arm: str, n: int, store: Store) -> Round:
             f"run {run.run_id}: {len(missing)} failures of round {n} of arm {arm} are not in the store "
             f"{store.path} (e.g. {missing[0]}); keep a run beside its trials.sqlite"
         )
-    from dataclasses import replace
-
     whole = [replace(f, trajectory=stored[f.key]) for f in failures]
     trial = whole[0].trajectory.trial
     return Round(
@@ -200,15 +199,16 @@ def judge_round(
     made = []
     for i, change in enumerate(found.changes, 1):
         cited = [keys[ref] for e in change.evidence if (ref := e.partition("#")[0]) in keys]
-        pattern = _pattern(cited, found.patterns)
-        seen = seen_on(cited, joint, {found.model: found.failures, **others})
+        name, pattern = _pattern(cited, found.patterns)
+        members, tasks = (pattern.members, len(pattern.tasks)) if pattern else ((), 0)
+        seen = seen_on(cited, members, joint, {found.model: found.failures, **others})
         fired, why = _fired(found, change, others) if replays else (None, Facts.unreplayed)
-        facts = Facts(found.model, pattern[0], pattern[1], seen, fired, why)
+        facts = Facts(found.model, name, tasks, seen, fired, why)
         specific, reasons = decide(facts)
         made.append(
             Decision(
                 id=f"{found.arm}-{found.n}.{i}", arm=found.arm, round=found.n, change=i, outcome=found.verdict,
-                layer=change.layer, what=change.what, why=change.why, pattern=pattern[0],
+                layer=change.layer, what=change.what, why=change.why, pattern=name,
                 evidence=change.evidence, model=found.model, model_specific=specific, reasons=reasons,
                 seen=dict(seen), fired=dict(fired or {}),
             )
@@ -216,13 +216,13 @@ def judge_round(
     return made
 
 
-def _pattern(cited: Sequence[str], patterns: Patterns) -> tuple[str, int]:
-    """(name, tasks) of the pattern that most of the cited failures belong to; ``("", 0)`` for noise."""
+def _pattern(cited: Sequence[str], patterns: Patterns) -> tuple[str, Pattern | None]:
+    """(Name, pattern) that most of the cited failures belong to; ``("", None)`` for noise."""
     labels = Counter(label for key in cited if (label := patterns.label(key)) >= 0)
     if not labels:
-        return "", 0
-    pattern = next(p for p in patterns.patterns if p.id == labels.most_common(1)[0][0])
-    return f"P{pattern.id} ({pattern.name})", len(pattern.tasks)
+        return "", None
+    found = next(p for p in patterns.patterns if p.id == labels.most_common(1)[0][0])
+    return f"P{found.id} ({found.name})", found
 
 
 def _fired(

@@ -106,7 +106,8 @@ def round_diff(run: RunFolder | Path | str, arm: str, n: int) -> Page:
         (p for p in run.folder.glob(f"rounds/{arm}-{n}/candidate-*") if p.is_dir()),
         key=lambda p: int(p.name.rpartition("-")[2]),
     )
-    before = _kept(run, record.get("parent", ""))
+    earlier = run.read_json(f"rounds/{arm}-{n - 1}/record.json") or {}
+    before = _kept(run, record.get("parent") or earlier.get("harness", ""))
     after = harnesses.load(kept[-1]) if kept else _kept(run, record["harness"])
     if before is None or after is None:
         return Page("<p>The round's harnesses are not kept.</p>")

@@ -3,12 +3,14 @@
 ``python tests/benchmarks/accommodation.py [--seeds 5] [--rounds 3] [--json] [--data FOLDER]``
 
 Per domain, training model (``sim/small``, ``sim/quirky``) and seed: 20 training tasks, two trials each, patterns, a
-quarter, the review, and every change it proposes over some rounds. At hand besides: ``sim/medium`` and ``sim/large`` on
-20 test tasks, as an experiment leaves them. Truth of a change: the cause (``quirk`` or ``defect``) of the planted slip
+quarter, the review, and every change it proposes over some rounds. At hand besides: ``sim/medium`` and ``sim/large``
+on the same tasks (``same``), or on 20 test tasks only, as an experiment leaves them (``other``). Truth of a change: the cause (``quirk`` or ``defect``) of the planted slip
 that its remedy belongs to where a cited trial made that slip, else of the slip that made the cited trials fail.
 ``bag_padding`` and ``first_payment_method`` are quirks that ``sim/quirky`` shares with a model at hand, so that nobody
-could call them one model's own from these traces; ``own`` counts them as no quirk, ``planted`` as a quirk.
-Rows: the whole rule, and each of its two signals alone. Precision and recall are those of "model-specific".
+could call them one model's own from these traces; ``own`` counts them as no quirk, ``planted`` as a quirk. ``shown``
+asks only whether some other model makes the slip in a failure at hand: a defect that their tasks do not bring out
+cannot be told from a quirk. Rows: the whole rule, and each of its two signals alone. Precision and recall are those of
+"model-specific" over the changes that are decided; recall counts undecided ones as missed.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ from ecdysis_lab.sim.profiles import PROFILES
 from ecdysis_lab.sim.slips import BLUNDER, CATALOGUE
 from ecdysis_lab.store import Store
 
+TRUTHS = ("own", "planted", "shown")
+SPLITS = {"same": "train", "other": "test"}
 TRAINED, AT_HAND = ("sim/small", "sim/quirky"), ("sim/medium", "sim/large")
 SLIP_OF_ARGUMENT = {
     "expression": "expression_form", "total_baggages": "number_as_text", "reservation_id": "reservation_id_form",
@@ -56,13 +60,16 @@ class Case:
     seed: int
     decision: Decision
     slips: tuple[str, ...]
+    elsewhere: frozenset[str]
 
-    def true(self, own_only: bool) -> bool:
-        """Whether most of its slips are quirks; with ``own_only`` those that no model at hand has."""
+    def true(self, kind: str) -> bool:
+        """Whether most of its slips are model-specific, by one of ``TRUTHS``."""
         shared = {q for m in AT_HAND for q in PROFILES[m.removeprefix("sim/")].quirks}
         quirks = {s.name for s in (*CATALOGUE[self.domain], BLUNDER) if s.quirk}
-        counted = quirks - shared if own_only else quirks
-        return 2 * sum(s in counted for s in self.slips) > len(self.slips)
+        specific = {"own": quirks - shared, "planted": quirks, "shown": set(self.slips) - self.elsewhere}[
+            kind
+        ]
+        return 2 * sum(s in specific for s in self.slips) > len(self.slips)
 
 
 def slip_of(change: Change, truth: dict[str, Any]) -> str:
@@ -75,24 +82,43 @@ def slip_of(change: Change, truth: dict[str, Any]) -> str:
     return wanted if wanted in truth["slips"] else str(truth["fatal"])
 
 
-def cases_of(store: Store, domain: str, model: str, seed: int, rounds: int, splits: Sequence[str]) -> list[Case]:
-    """Every change that the rounds propose, judged."""
-    others = {m: [f for s in splits for f in at_hand(store, domain, m, s, seed)] for m in AT_HAND}
-    made = []
+def cases_of(store: Store, domain: str, model: str, seed: int, rounds: int) -> dict[str, list[Case]]:
+    """Every change that the rounds propose, judged by what is at hand: ``same`` or ``other`` tasks."""
+    made: dict[str, list[Case]] = {where: [] for where in SPLITS}
+    hand = {w: {m: at_hand(store, domain, m, split, seed) for m in AT_HAND} for w, split in SPLITS.items()}
+    elsewhere = {
+        w: frozenset(s for fs in by.values() for f in fs for s in slips_in(store, f.key))
+        for w, by in hand.items()
+    }
     for p in proposals.proposals(store, domain, model, seed, rounds):
-        with tempfile.TemporaryDirectory() as folder:
-            candidate = RulesEditor().edit(proposals.empty().path, p.spec, Path(folder) / "candidate")
-            found = Round(
-                "ecdysis", p.n, "", p.spec.changes, p.failures, p.patterns, proposals.empty(),
-                harnesses.load(candidate.path), model,
-            )  # fmt: skip
-            decisions = judge_round(found, others, embedder=embedder("auto", store), seed=seed)
         keys = {short(f.key): f.key for f in p.failures}
-        for change, decision in zip(p.spec.changes, decisions, strict=True):
-            cited = dict.fromkeys(keys[e.partition("#")[0]] for e in change.evidence)
-            truths = [t.truth for k in cited if (t := store.get(k, with_truth=True))]
-            made.append(Case(domain, model, seed, decision, tuple(slip_of(change, t) for t in truths)))
+        cited = [dict.fromkeys(keys[e.partition("#")[0]] for e in c.evidence) for c in p.spec.changes]
+        slips = [
+            tuple(slip_of(c, t.truth) for k in ks if (t := store.get(k, with_truth=True)))
+            for c, ks in zip(p.spec.changes, cited, strict=True)
+        ]
+        for where, decisions in judged(store, p, hand, seed).items():
+            pairs = zip(decisions, slips, strict=True)
+            made[where] += [Case(domain, model, seed, d, s, elsewhere[where]) for d, s in pairs]
     return made
+
+
+def judged(store: Store, p: proposals.Proposal, hand: dict[str, Any], seed: int) -> dict[str, list[Decision]]:
+    """Decisions on one proposal, for each kind of traces at hand."""
+    with tempfile.TemporaryDirectory() as folder:
+        candidate = RulesEditor().edit(proposals.empty().path, p.spec, Path(folder) / "candidate")
+        found = Round(
+            "ecdysis", p.n, "", p.spec.changes, p.failures, p.patterns, proposals.empty(),
+            harnesses.load(candidate.path), p.model,
+        )  # fmt: skip
+        embed = embedder("auto", store)
+        return {w: judge_round(found, others, embedder=embed, seed=seed) for w, others in hand.items()}
+
+
+def slips_in(store: Store, key: str) -> set[str]:
+    """Names of the planted slips of a trial."""
+    trajectory = store.get(key, with_truth=True)
+    return set(trajectory.truth["slips"]) if trajectory else set()
 
 
 def at_hand(store: Store, domain: str, model: str, split: str, seed: int) -> list[Failure]:
@@ -100,63 +126,78 @@ def at_hand(store: Store, domain: str, model: str, split: str, seed: int) -> lis
     return proposals.failures_of(domain, proposals.trials_of(store, domain, model, split, seed))
 
 
-def signals(decision: Decision) -> dict[str, bool]:
+def signals(decision: Decision) -> dict[str, bool | None]:
     """The decision, and what each signal would say alone."""
-    elsewhere = any(n for m, (n, _) in decision.fired.items() if m != decision.model)
+    others = [c for m, c in decision.fired.items() if m != decision.model]
     own = decision.fired.get(decision.model, (0, 0))[0] > 0
+    seen = [n for m, (n, _) in decision.seen.items() if m != decision.model]
     auxiliary = decision.reasons[0].startswith("auxiliary")
     return {
-        "rule": bool(decision.model_specific),
-        "pattern alone": auxiliary or not any(n for n, _ in decision.seen.values()),
-        "trigger alone": own and not elsewhere,
+        "rule": decision.model_specific,
+        "pattern alone": auxiliary or not any(seen),
+        "trigger alone": own and not any(n for n, _ in others),
     }
 
 
-def table(cases: Sequence[Case], own_only: bool) -> dict[str, dict[str, float | int | None]]:
+def table(cases: Sequence[Case], truth: str) -> dict[str, dict[str, float | int | None]]:
     """Per rule: counts, precision and recall of model-specific."""
     out: dict[str, dict[str, float | int | None]] = {}
     for name in ("rule", "pattern alone", "trigger alone"):
-        pairs = [(signals(c.decision)[name], c.true(own_only)) for c in cases]
-        hit, said, real = sum(a and b for a, b in pairs), sum(a for a, _ in pairs), sum(b for _, b in pairs)
+        pairs = [(signals(c.decision)[name], c.true(truth)) for c in cases]
+        hit, said, real = (
+            sum(bool(a) and b for a, b in pairs),
+            sum(bool(a) for a, _ in pairs),
+            sum(b for _, b in pairs),
+        )
         out[name] = {
             "precision": round(hit / said, 3) if said else None,
             "recall": round(hit / real, 3) if real else None,
             "hit": hit,
             "said": said,
             "real": real,
+            "undecided": sum(a is None for a, _ in pairs),
             "changes": len(pairs),
         }
     return out
 
 
 def measure(seeds: int, rounds: int, data: Path) -> dict[str, Any]:
-    """Tables over both kinds of truth, and t per domain and model beside the planted one."""
+    """Tables over all kinds of truth and of traces at hand, and t beside the planted one."""
     store = Store(data)
-    every: list[Case] = []
-    ratios = []
+    every: dict[str, list[Case]] = {where: [] for where in SPLITS}
     for domain in testbed.DOMAINS:
         for model in TRAINED:
-            cases = [c for s in range(seeds) for c in cases_of(store, domain, model, s, rounds)]
-            every += cases
-            true = [sum(c.true(own) for c in cases) / len(cases) if cases else None for own in (True, False)]
-            t = ratio([c.decision for c in cases])
-            ratios.append({"domain": domain, "model": model, "changes": len(cases), "t": t,
-                           "t_own": true[0], "t_planted": true[1]})  # fmt: skip
-    wrong = [
-        {"id": f"{c.domain} {c.model} seed {c.seed} {c.decision.id}", "what": c.decision.what[:70],
-         "slips": c.slips, "said": c.decision.word, "reasons": c.decision.reasons}
-        for c in every
-        if bool(c.decision.model_specific) != c.true(True)
-    ]  # fmt: skip
+            for seed in range(seeds):
+                for where, cases in cases_of(store, domain, model, seed, rounds).items():
+                    every[where] += cases
     return {
         "simulated": True,
         "seeds": seeds,
-        "changes": len(every),
-        "own": table(every, True),
-        "planted": table(every, False),
-        "ratios": ratios,
-        "wrong": wrong,
-    }
+        "changes": len(every["same"]),
+        "tables": {w: {t: table(cases, t) for t in TRUTHS} for w, cases in every.items()},
+        "ratios": [row for w, cases in every.items() for row in ratios(w, cases)],
+        "wrong": [wrong(w, c) for w, cases in every.items() for c in cases
+                  if c.decision.model_specific not in (None, c.true("own"))],
+    }  # fmt: skip
+
+
+def ratios(where: str, cases: Sequence[Case]) -> list[dict[str, Any]]:
+    """t by domain and model, beside the planted share."""
+    rows = []
+    for domain, model in dict.fromkeys((c.domain, c.model) for c in cases):
+        mine = [c for c in cases if (c.domain, c.model) == (domain, model)]
+        true = {f"t_{kind}": round(sum(c.true(kind) for c in mine) / len(mine), 3) for kind in TRUTHS}
+        t = ratio([c.decision for c in mine])
+        rows.append({"at_hand": where, "domain": domain, "model": model, "changes": len(mine),
+                     "t": t if t is None else round(t, 3), **true})  # fmt: skip
+    return rows
+
+
+def wrong(where: str, case: Case) -> dict[str, Any]:
+    """A decision that differs from the truth ``own``."""
+    d = case.decision
+    return {"case": f"{where} tasks, {case.domain}, {case.model}, seed {case.seed}, {d.id}", "what": d.what[:70],
+            "slips": case.slips, "said": d.word, "reasons": d.reasons}  # fmt: skip
 
 
 def main() -> None:
@@ -174,13 +215,14 @@ def main() -> None:
     print(
         f"SIMULATED, {found['changes']} changes over {found['seeds']} seeds, 2 domains, {', '.join(TRAINED)}"
     )
-    for truth in ("own", "planted"):
-        for name, row in found[truth].items():
-            print(f"{truth:8s} {name:14s}", "  ".join(f"{k} {v}" for k, v in row.items()))
+    for where, tables in found["tables"].items():
+        for truth, rows in tables.items():
+            for name, row in rows.items():
+                print(f"{where:6s} {truth:8s} {name:14s}", "  ".join(f"{k} {v}" for k, v in row.items()))
     for row in found["ratios"]:
-        print({k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()})
+        print(row)
     for row in found["wrong"]:
-        print("wrong:", row["id"], row["what"], row["slips"], row["said"], *row["reasons"], sep="\n    ")
+        print("differs from own:", *row.values(), sep="\n    ")
 
 
 if __name__ == "__main__":

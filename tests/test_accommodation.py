@@ -1,0 +1,250 @@
+"""Model-specific or not: each rule decides for its own reason; labels survive the round trip; κ where it is defined."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ecdysis_lab.accommodation import (
+    Decision,
+    Facts,
+    chance,
+    decide,
+    decisions_table,
+    joint_patterns,
+    ratio,
+    seen_on,
+)
+from ecdysis_lab.agreement import DEFECT, QUIRK, UNSURE, Label, agreement, cohen, read_labels, write_labels
+from ecdysis_lab.records import Failure, LabError, Pattern, Patterns, Trajectory, Trial
+
+
+def facts(**other: Any) -> Facts:
+    """A pattern over three tasks that another model shows too, with a trigger that nobody replayed."""
+    base: dict[str, Any] = {
+        "model": "a",
+        "pattern": "P0 (form)",
+        "tasks": 3,
+        "seen": {"a": (5, 20), "b": (2, 10)},
+    }
+    return Facts(**(base | other))
+
+
+# -- the rules ------------------------------------------------------------------------------------------------------
+
+
+def test_a_pattern_that_recurs_elsewhere_is_a_defect_of_the_harness() -> None:
+    specific, reasons = decide(facts())
+    assert specific is False
+    assert reasons == (
+        "P0 (form) recurs over 3 tasks on a",
+        "it recurs on b 2 of 10 failures",
+        "its trigger was not replayed",
+    )
+
+
+@pytest.mark.parametrize(
+    "other, told",
+    [
+        ({"tasks": 1}, "auxiliary: P0 (form) is seen on one task only"),
+        ({"pattern": "", "tasks": 0}, "auxiliary: its evidence belongs to no pattern"),
+    ],
+)
+def test_an_auxiliary_pattern_is_model_specific_whatever_else_is_known(other: Any, told: str) -> None:
+    assert decide(facts(**other, fired={"a": (3, 9), "b": (3, 9)})) == (True, (told,))
+
+
+def test_a_pattern_that_recurs_nowhere_else_is_model_specific_and_the_counts_are_told() -> None:
+    specific, reasons = decide(facts(seen={"a": (5, 20), "b": (0, 10), "c": (0, 4)}))
+    assert specific is True
+    assert reasons[1] == "it recurs on no other model at hand: b 0 of 10, c 0 of 4 failures"
+
+
+def test_a_trigger_that_fires_elsewhere_is_recurrence() -> None:
+    """Grouping may miss a shared cause; the same remedy acting on another model's failures does not."""
+    counts = {"a": (4, 20), "b": (1, 10)}
+    specific, reasons = decide(facts(seen={"a": (5, 20), "b": (0, 10)}, fired=counts))
+    assert specific is False
+    assert reasons[2] == "its trigger fires on other models too: a 4 of 20, b 1 of 10 replayed failures"
+
+
+def test_a_trigger_on_one_model_only_is_model_specific_though_the_pattern_looks_alike_elsewhere() -> None:
+    specific, reasons = decide(facts(fired={"a": (6, 20), "b": (0, 20)}))
+    assert specific is True
+    assert reasons[2] == "its trigger fires on a only: a 6 of 20, b 0 of 20 replayed failures (p 0.01)"
+
+
+def test_few_silent_traces_decide_nothing() -> None:
+    """One hit in twenty against none in twenty is a coin toss."""
+    specific, reasons = decide(facts(fired={"a": (1, 20), "b": (0, 20)}))
+    assert specific is False
+    assert reasons[2].endswith("(p 0.5, which few traces would show by accident)")
+
+
+def test_a_trigger_that_fires_nowhere_leaves_it_to_the_pattern() -> None:
+    specific, reasons = decide(facts(fired={"a": (0, 20), "b": (0, 20)}))
+    assert (specific, reasons[2]) == (
+        False,
+        "its trigger fires on no trace: a 0 of 20, b 0 of 20 replayed failures",
+    )
+
+
+@pytest.mark.parametrize(
+    "seen, told",
+    [
+        ({"a": (5, 20)}, "no failure of another model is at hand"),
+        ({"a": (5, 20), "b": (0, 0)}, "no failure of another model is at hand"),
+        (
+            {"a": (0, 20), "b": (0, 10)},
+            "among the failures of all models its own are noise, so they cannot be compared",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_undecided(seen: Any, told: str) -> None:
+    specific, reasons = decide(facts(seen=seen))
+    assert specific is None
+    assert reasons[1] == told
+
+
+def test_chance_is_fishers_exact_test() -> None:
+    from scipy.stats import fisher_exact
+
+    for hits, n, rest in ((3, 20, 35), (1, 5, 5), (7, 7, 1)):
+        wanted = fisher_exact([[hits, n - hits], [0, rest]], alternative="greater").pvalue
+        assert chance((hits, n), {"b": (0, rest)}) == pytest.approx(wanted)
+    assert chance((0, 20), {"b": (0, 20)}) == 1.0
+    assert chance((3, 20), {}) == 1.0
+
+
+# -- t --------------------------------------------------------------------------------------------------------------
+
+
+def decision(n: int, specific: bool | None, outcome: str = "accepted", **other: Any) -> Decision:
+    made = Decision(
+        f"ecdysis-1.{n}", "ecdysis", 1, n, outcome, "actions", f"change {n}", "why", "P0", ("0123abcd#4",), "a",
+        specific, ("because", "and because"),
+    )  # fmt: skip
+    return replace(made, **other)
+
+
+def test_t_is_the_share_of_model_specific_changes_among_the_decided() -> None:
+    every = [decision(1, True), decision(2, False, "rejected"), decision(3, None), decision(4, False)]
+    assert ratio(every) == pytest.approx(1 / 3)
+    assert ratio(every, "accepted") == 0.5
+    assert ratio(every, "rejected") == 0.0
+    assert ratio([]) is None
+    assert ratio([decision(1, None)]) is None
+
+
+def test_the_table_has_a_row_per_change() -> None:
+    table = decisions_table([decision(1, True), decision(2, None)])
+    assert table["decision"].tolist() == ["model quirk", "unsure"]
+    assert table["reasons"][0] == "because; and because"
+
+
+# -- recurrence over models -------------------------------------------------------------------------------------------
+
+
+def failure(key: str, model: str, task: str, what: str) -> Failure:
+    head = f"First thing wrong: {what}\nWrites: none\nLast exchanges:\n[1] user: {what}"
+    path = (f"{what.split()[0]}:error",)
+    left = Trajectory(Trial("b", "1", task, "train", model, "u", "h", 0), "scored", 0.0, "user_stop", {}, ())
+    return Failure(key, task, model, 0.0, "user_stop", ("db",), 1, f"{what}: Error: {what}", path, head, left)
+
+
+def test_failures_of_one_cause_are_found_on_another_model() -> None:
+    own = [failure(f"a{n}", "a", str(n), "find_order with a short id") for n in range(3)]
+    own += [failure(f"q{n}", "a", str(n), "send_gift to an angry customer") for n in range(3)]
+    others = {"b": [failure(f"b{n}", "b", str(n), "find_order with a short id") for n in range(2)], "c": []}
+    joint = joint_patterns(own, others, None)
+    everyone = {"a": own, **others}
+    assert seen_on(["a0"], [], joint, everyone) == {"a": (3, 6), "b": (2, 2), "c": (0, 0)}
+    assert seen_on(["q0"], [], joint, everyone) == {"a": (3, 6), "b": (0, 2), "c": (0, 0)}
+
+
+def test_cited_noise_falls_back_on_the_pattern_of_its_round() -> None:
+    group = Pattern(0, "n", "q", ("k1", "k2", "k3"), "k1", ("1", "2"))
+    joint = Patterns((group,), {"lost": (0, 0.5)}, {}, "hdbscan", "none", 1.0, None)
+    everyone = {
+        "a": [failure("k1", "a", "1", "x"), failure("lost", "a", "2", "x")],
+        "b": [failure("k3", "b", "1", "x")],
+    }
+    assert seen_on(["lost"], ["lost", "k1"], joint, everyone) == {"a": (1, 2), "b": (1, 1)}
+    assert seen_on(["lost"], ["lost"], joint, everyone) == {"a": (0, 2), "b": (0, 1)}
+
+
+# -- labels -----------------------------------------------------------------------------------------------------------
+
+EVERY = [decision(1, True), decision(2, False), decision(3, None)]
+
+
+def test_labels_survive_the_round_trip(tmp_path: Path) -> None:
+    mine = {"ecdysis-1.1": Label(QUIRK, '=1+1, "quoted"\nand a second line'), "ecdysis-1.2": Label(UNSURE), "ecdysis-1.3": Label("", "only a note")}  # fmt: skip
+    path = write_labels(tmp_path / "labels.csv", EVERY, mine)
+    assert read_labels(path) == mine
+    rows = list(csv.DictReader(path.open(newline="")))
+    assert [r["automatic"] for r in rows] == ["model quirk", "harness defect", "unsure"]
+    assert rows[0]["note"].startswith("'="), "no spreadsheet takes it for a formula"
+    assert write_labels(path, EVERY, read_labels(path)).read_text() == path.read_text()
+
+
+def test_a_file_that_excel_saved_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_bytes("\ufeffid,label,note\r\necdysis-1.1,Model Quirk ,\r\necdysis-1.2,,\r\n".encode())
+    assert read_labels(path) == {"ecdysis-1.1": Label(QUIRK)}
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("id,label\nx,maybe\n", "row 2: unknown label 'maybe'; choose one of harness defect, model quirk, unsure"),
+        ("id,label\nx,unsure\nx,unsure\n", "row 3: a second row for change x"),
+        ("id\nx\n", "row 2: column 'label' is missing"),
+    ],
+)  # fmt: skip
+def test_a_bad_file_is_told_by_row(text: str, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text(text)
+    with pytest.raises(LabError, match=told):
+        read_labels(path)
+
+
+def test_an_unknown_label_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="label: unknown 'quirk'"):
+        write_labels(tmp_path / "labels.csv", EVERY, {"ecdysis-1.1": Label("quirk")})
+    assert not (tmp_path / "labels.csv").exists()
+
+
+# -- agreement --------------------------------------------------------------------------------------------------------
+
+
+def test_kappa_of_a_known_table() -> None:
+    """20 both yes, 5 and 10 split, 15 both no: observed 0.7, expected 0.5, κ 0.4."""
+    first = [True] * 25 + [False] * 25
+    second = [True] * 20 + [False] * 5 + [True] * 10 + [False] * 15
+    kappa, reason = cohen(first, second)
+    assert (kappa, reason) == (pytest.approx(0.4), "")
+    assert cohen([True, False], [True, False])[0] == 1.0
+    assert cohen([True, False], [False, True])[0] == -1.0
+
+
+def test_kappa_is_undefined_with_a_reason() -> None:
+    assert cohen([], []) == (None, "no change is decided by both")
+    kappa, reason = cohen([True] * 3, [True] * 3)
+    assert kappa is None
+    assert reason == "both call every one of the 3 changes a model quirk, so chance explains all"
+    assert cohen([True] * 3, [True, True, False])[0] == 0.0, "one constant rater is defined"
+
+
+def test_agreement_leaves_out_what_either_side_leaves_open() -> None:
+    every = [decision(1, True), decision(2, False), decision(3, None), decision(4, False), decision(5, True)]
+    mine = {f"ecdysis-1.{n}": Label(w) for n, w in ((1, QUIRK), (2, DEFECT), (3, QUIRK), (4, UNSURE))}
+    found = agreement(every, mine)
+    assert (found.kappa, found.n, found.agreed, found.left_out) == (1.0, 2, 1.0, 3)
+    nobody = agreement(every, {})
+    assert (nobody.kappa, nobody.n, nobody.agreed) == (None, 0, None)
+    assert nobody.reason == "no change is decided by both"
