@@ -147,7 +147,7 @@ def test_wrong_weights_and_vectors_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "size"), [(10, (3, 1)), (60, (3, 1)), (61, (4, 1)), (200, (5, 1)), (201, (5, 1))]
+    ("n", "size"), [(10, (2, 1)), (60, (2, 1)), (61, (3, 1)), (120, (3, 1)), (121, (5, 1)), (201, (5, 1))]
 )
 def test_cluster_size_grows_with_n(n: int, size: tuple[int, int]) -> None:
     assert cluster_size(n) == size
