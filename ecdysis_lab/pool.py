@@ -20,6 +20,7 @@ Summary = Mapping[str, Any]
 Cell = dict[tuple[str, int], dict[str, int]]  # (task, run) -> trial seed -> 0 or 1
 BASELINE, K = "direct", 3
 CONSUMED = ("prompt_tokens", "completion_tokens", "cost_usd")
+SHOWN = 3  # run ids that a footer spells out
 LATENCIES = ("trial_seconds", "agent_seconds")
 
 
@@ -44,6 +45,7 @@ def pooled(summaries: Sequence[Summary], seed: int = 0, n_boot: int = 2000) -> l
     groups: dict[tuple[str, str], list[Summary]] = {}
     for summary in summaries:
         groups.setdefault((summary["benchmark"], summary["train_model"]), []).append(summary)
+    groups = {key: sorted(runs, key=lambda r: int(r["seed"])) for key, runs in groups.items()}
     if not groups:
         raise LabError("no run to pool")
     return [_one(runs, seed, n_boot) for runs in groups.values()]
@@ -62,10 +64,10 @@ def _one(runs: Sequence[Summary], seed: int, n_boot: int) -> dict[str, Any]:
     for arm, model in _pairs(runs):
         arms.setdefault(arm, {})[model] = _cell_metrics(runs, arm, model, seed, n_boot)
     first = runs[0]
-    many = f"{first['benchmark'].rpartition('/')[2]}: {len(runs)} runs, seeds {', '.join(map(str, sorted(seeds)))}"
+    many = ", ".join(ids) if len(ids) <= SHOWN else f"{ids[0]} and {len(ids) - 1} more"
     known = [r.get("wall_seconds") for r in runs]
     return {
-        "run_id": ids[0] if len(runs) == 1 else many,
+        "run_id": many,
         "run_ids": ids,
         "commit": ", ".join(dict.fromkeys(str(r["commit"]) for r in runs)),
         "seed": min(seeds),
@@ -154,10 +156,16 @@ def _sum(values: Sequence[float | None]) -> float | None:
 
 
 def _training(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Training of one arm: means over runs; rounds of the first run, as rounds of several do not add up."""
+    """Training of one arm: means over runs; the rounds themselves are those of the first run."""
     phases = dict.fromkeys(p for b in blocks for p in b.get("phase_seconds", {}))
     names = ("wall_seconds", "cost_usd", "billed_usd", "prompt_tokens", "completion_tokens")
     totals = {name: _sum([b.get(name) for b in blocks]) for name in names}
+    rounds = [b["rounds"] for b in blocks]
+    totals |= {
+        "n_rounds": sum(map(len, rounds)),
+        "n_accepted": sum(r["verdict"] == "accepted" for one in rounds for r in one),
+        "editor_calls": _sum([r.get("editor_calls") for one in rounds for r in one]),
+    }
     return {
         **blocks[0],
         "phase_seconds": {

@@ -42,6 +42,14 @@ def summary(
                 "n_trials": 60,
                 "infra_errors": int(arm == "human" and i == 1),
                 "user_faults": 0,
+                "outcomes": {
+                    str(t): {str(1000 * seed + k): int(k < c) for k in range(3)} for t, c in enumerate(won)
+                },
+                "prompt_tokens": 60 * (5200 + 300 * i),
+                "completion_tokens": 60 * 410,
+                "cost_usd": 0.06 * (i + 1),
+                "trial_seconds": 1.5 + i,
+                "agent_seconds": 1.1 + i,
             }
     trained = [a for a in arms if a not in ("direct", "human")]
     return {

@@ -18,6 +18,7 @@ import plotly
 import pytest
 
 from ecdysis_lab import figures as f
+from ecdysis_lab import pool
 from ecdysis_lab.figures.maps import NOISE, _labels, _overlap, _range
 from ecdysis_lab.figures.style import model_names, short, spread, trials_text
 from ecdysis_lab.records import LabError
@@ -50,10 +51,13 @@ def every_figure(run, simulated=True):
 
 @pytest.fixture(scope="module")
 def drawn():
-    """Every figure for a small run and for a wide one with long model names: size -> (summary, figures)."""
+    """Every figure for a small run, a wide one with long model names, and three pooled: size -> (summary, figures)."""
     small = data.summary(data.ARMS3, data.MODELS4[:3])
     wide = data.summary(data.ARMS5, data.REAL4)
-    return {"3x3": (small, every_figure(small)), "5x4": (wide, every_figure(wide))}
+    many = [data.summary(data.ARMS5, data.MODELS4, seed=s) | {"run_id": f"airline-s{s}"} for s in range(3)]
+    pooled = pool.pooled(many, n_boot=200)[0]
+    made = {"3x3": small, "5x4": wide, "5x4x3": pooled}
+    return {size: (run, every_figure(run)) for size, run in made.items()}
 
 
 def texts(fig) -> str:
@@ -124,7 +128,7 @@ def test_an_arm_has_one_colour_in_every_figure(drawn):
     assert f.arm_colour("retry-budget") not in f.ARM_COLOURS.values()
 
 
-@pytest.mark.parametrize("size", ["3x3", "5x4"])
+@pytest.mark.parametrize("size", ["3x3", "5x4", "5x4x3"])
 def test_every_figure_is_readable_as_data(drawn, size):
     """Fonts of at least 12 px, a unit on each axis with numbers, SIMULATED in each title, n in each."""
     for name, fig in drawn[size][1].items():
@@ -166,6 +170,8 @@ def test_trials_text_says_what_was_run():
     assert trials_text(pd.DataFrame([row(20, 60), row(20, 60)])) == "20 tasks × 3 trials"
     assert trials_text(pd.DataFrame([row(20, 20)])) == "20 tasks × 1 trial"
     assert trials_text(pd.DataFrame([row(20, 60), row(19, 55)])) == "19–20 tasks, 55–60 trials"
+    pooled = pd.DataFrame([{**row(31, 180), "n_seeds": 3}])
+    assert trials_text(pooled) == "31 tasks, 180 trials over 3 seeds"
 
 
 # ---- what each figure draws
@@ -345,6 +351,44 @@ def test_reference_never_mixes_published_with_measured(run):
     assert fig.layout.images[0].x > 0.5
 
 
+def test_several_sets_are_averaged_before_they_stand_beside_the_published_ones():
+    two = [data.summary(benchmark=b, seed=s) for s, b in enumerate(("tau2/airline", "tau2/retail"))]
+    for metrics in two[1]["arms"]["human"].values():
+        metrics["pass@3"] = None
+    found = f.measured_frames(two).set_index(["arm", "metric"])
+    each = [f.measured_frame(s).set_index(["arm", "metric"])["value"] for s in two]
+    assert found.loc[("ecdysis", "accuracy"), "value"] == pytest.approx(
+        sum(e["ecdysis", "accuracy"] for e in each) / 2
+    )
+    assert ("human", "pass@3") not in found.index and ("human", "pass^3") in found.index
+    assert set(found["source"]) == {"2 sets (airline, retail)"}
+
+
+def test_an_arm_whose_training_is_unknown_has_no_cost_and_an_untrained_one_costs_nothing():
+    frame = f.cost_frame({**data.summary(), "training": {}}).drop_duplicates("arm").set_index("arm")
+    assert frame["training_tokens"].isna().to_dict() == {"direct": False, "human": False, "ecdysis": True}
+    assert frame.loc["human", "training_cost_usd"] == 0
+
+
+def test_reference_tables_hold_the_published_numbers():
+    """As issue 6 lists them."""
+    folder = Path(__file__).parents[1] / "data" / "reference"
+    arms = pd.read_csv(folder / "arms.csv").pivot(index="arm", columns="metric", values="value_percent")
+    assert arms[["accuracy", "pass@3", "pass^3"]].T.to_dict("list") == {
+        "direct": [38.17, 53.50, 22.50],
+        "human": [51.67, 66.00, 37.00],
+        "self-evolution": [46.67, 63.50, 29.00],
+        "ecdysis-no-fdcr": [54.67, 66.50, 42.00],
+        "ecdysis": [59.33, 71.50, 45.00],
+    }
+    models = pd.read_csv(folder / "models.csv")
+    assert sorted(models["accuracy_percent"]) == [11.67, 35, 51.67, 60, 65, 68.33, 71.67, 75, 96.67, 100]
+    costs = pd.read_csv(folder / "costs.csv")["value"].tolist()
+    assert costs == [8120.6, 4403.0, 2510.8, 8.484, 5.763, 2.485]
+    changes = pd.read_csv(folder / "changes.csv")[["before", "after"]].to_numpy().tolist()
+    assert changes == [[58.67, 69.56], [11.57, 10.16], [60.0, 45.5], [43.38, 159.60]]
+
+
 def test_reference_tables_agree_with_their_own_arithmetic():
     folder = Path(__file__).parents[1] / "data" / "reference"
     tables = {p.stem: pd.read_csv(p) for p in folder.glob("*.csv")}
@@ -382,6 +426,8 @@ def test_footer_names_run_commit_seed_models_embedder_and_simulated():
         "SIMULATED: planted-defect models, not a result about real ones"
     )
     assert "SIMULATED" not in f.Footer("r", "c", 0).text
+    several = f.Footer("r", "863323e-dirty, b8d04fa", "0, 1").text
+    assert several == "run r · commit 863323e-dirty, b8d04fa · seeds 0, 1"
 
 
 def test_footer_of_a_summary(run):
@@ -531,7 +577,7 @@ const FIGURES = {figures}, found = {{}};
 
 
 def test_no_text_overlaps_another_or_leaves_the_canvas(drawn, chrome, tmp_path):
-    """Boxes of all texts as a real browser sets them, for two sizes of run."""
+    """Boxes of all texts as a real browser sets them, for three sizes of run."""
     specs = {}
     for size, (run, figures) in drawn.items():
         for name, fig in figures.items():
@@ -548,5 +594,5 @@ def test_no_text_overlaps_another_or_leaves_the_canvas(drawn, chrome, tmp_path):
         re.search(r"<pre>(.*)</pre>", dom, re.DOTALL)[1].replace("&lt;", "<").replace("&amp;", "&")
     )
     assert found.pop("control")[1] == ["twin | twin"]
-    assert len(found) == 16 and all(n >= 8 for n, _ in found.values())
+    assert len(found) == 24 and all(n >= 8 for n, _ in found.values())
     assert {name: bad for name, (_, bad) in found.items() if bad} == {}

@@ -52,8 +52,9 @@ STAGES = (
     "experiment evolve",
     "figures",
     "widgets",
+    "notebooks grid",
     "report",
-    "notebooks grid doctor cli",
+    "doctor cli",
 )
 PLUGINS = {("llm", "sim")}  # LiteLLM gets the custom provider when a model is first called
 ROW = {module: row for row, modules in enumerate(STAGES) for module in modules.split()}

@@ -19,7 +19,7 @@ from ecdysis_lab.figures.frames import (
     transfer_frame,
 )
 from ecdysis_lab.figures.maps import coverage, pattern_map
-from ecdysis_lab.figures.published import measured_frame, published_frame, reference
+from ecdysis_lab.figures.published import measured_frame, measured_frames, published_frame, reference
 from ecdysis_lab.figures.style import ARM_COLOURS, Footer, arm_colour, stamp
 from ecdysis_lab.figures.training import rounds
 
@@ -35,6 +35,7 @@ __all__ = [
     "gains",
     "gains_frame",
     "measured_frame",
+    "measured_frames",
     "pattern_map",
     "patterns_frame",
     "phases",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BASELINE = "direct"
+UNTRAINED = ("direct", "human")
 COVERAGE = (
     "pick",
     "key",
@@ -34,7 +35,7 @@ def gains_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
     Returns
     -------
     DataFrame with columns arm, model, benchmark, accuracy, ci_low, ci_high, pass_at_3, pass_hat_3, n_tasks,
-    n_trials, infra_errors, user_faults, simulated.
+    n_trials, n_seeds (of pooled runs), infra_errors, user_faults, simulated.
     """
     import pandas as pd
 
@@ -68,6 +69,7 @@ def _arm_row(summary: Mapping[str, Any], arm: str, model: str, metrics: Mapping[
         "pass_hat_3": metrics.get("pass^3"),
         "n_tasks": metrics["n_tasks"],
         "n_trials": metrics["n_trials"],
+        "n_seeds": metrics.get("n_seeds", 1),
         "infra_errors": metrics.get("infra_errors", 0),
         "user_faults": metrics.get("user_faults", 0),
         "simulated": bool(summary.get("simulated")),
@@ -85,7 +87,7 @@ def transfer_frame(summary: Mapping[str, Any], train_model: str | None = None) -
     Returns
     -------
     DataFrame with columns arm, model, benchmark, baseline, accuracy, gain, gain_low, gain_high, trained_on,
-    n_tasks, n_trials, simulated. ``gain_low`` and ``gain_high`` come from ``difference_ci95`` of the arms
+    n_tasks, n_trials, n_seeds, simulated. ``gain_low`` and ``gain_high`` come from ``difference_ci95`` of the arms
     block (``ci95`` of ``paired_difference`` from ``direct``) and are missing without it.
 
     Raises
@@ -109,10 +111,8 @@ def transfer_frame(summary: Mapping[str, Any], train_model: str | None = None) -
         gain = None if None in (before, metrics["accuracy"]) else metrics["accuracy"] - before
         row |= {"baseline": before, "gain": gain, "gain_low": low, "gain_high": high}
         rows.append({**row, "trained_on": model == train_model})
-    keep = (
-        "arm model benchmark baseline accuracy gain gain_low gain_high trained_on n_tasks n_trials simulated"
-    )
-    return pd.DataFrame(rows, columns=keep.split(" "))
+    keep = "arm model benchmark baseline accuracy gain gain_low gain_high trained_on n_tasks n_trials n_seeds"
+    return pd.DataFrame(rows, columns=[*keep.split(" "), "simulated"])
 
 
 def rounds_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
@@ -158,7 +158,8 @@ def cost_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
     Returns
     -------
     DataFrame with the columns of ``gains_frame`` and training_cost_usd, training_tokens,
-    training_wall_seconds. Arms that are not trained cost 0; an unknown price stays missing.
+    training_wall_seconds. ``direct`` and ``human`` cost 0; an unknown price stays missing, and so does
+    the cost of an arm whose training the summary does not hold.
     """
     frame = gains_frame(summary)
     trained = summary.get("training", {})
@@ -167,7 +168,7 @@ def cost_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
         ("training_tokens", _tokens),
         ("training_wall_seconds", lambda t: t.get("wall_seconds")),
     ):
-        value = {arm: read(_training(summary, arm)) if arm in trained else 0.0 for arm in summary["arms"]}
+        value = {arm: 0.0 if arm in UNTRAINED else read(trained.get(arm) or {}) for arm in summary["arms"]}
         frame[column] = frame["arm"].map(value).astype("float64")
     return frame
 

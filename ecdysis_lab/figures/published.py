@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,12 +132,37 @@ def published_frame(folder: Path = PUBLISHED) -> pd.DataFrame:
     return frame[["arm", "metric", "value", "source"]]
 
 
+def measured_frames(summaries: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """``measured_frame`` over several summaries: means over them, each metric only where every one has it."""
+    import pandas as pd
+
+    frames = [measured_frame(s) for s in summaries]
+    if len(frames) == 1:
+        return frames[0]
+    found = pd.concat(frames, ignore_index=True)
+    groups = found.groupby(["arm", "metric"], sort=False)
+    mean = groups.agg(value=("value", "mean"), times=("value", "size"), n_models=("n_models", "max"),
+                      n_tasks=("n_tasks", "max"), n_trials=("n_trials", "max"), n_seeds=("n_seeds", "max"),
+                      simulated=("simulated", "any")).reset_index()  # fmt: skip
+    names = ", ".join(dict.fromkeys(str(s["benchmark"]).rpartition("/")[2] for s in summaries))
+    return (
+        mean[mean["times"] == len(frames)]
+        .drop(columns="times")
+        .assign(source=f"{len(frames)} sets ({names})")
+    )
+
+
+def _source(summary: Mapping[str, Any]) -> str:
+    ids = summary.get("run_ids") or [summary["run_id"]]
+    return f"run {ids[0]}" if len(ids) == 1 else f"{len(ids)} runs"
+
+
 def measured_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
     """Measured means over the models of a run, in the shape of ``published_frame``.
 
     Returns
     -------
-    DataFrame with columns arm, metric, value, source, n_models, n_tasks, n_trials, simulated. A metric that
+    DataFrame with columns arm, metric, value, source, n_models, n_tasks, n_trials, n_seeds, simulated. A metric that
     is None for any model of an arm is left out.
     """
     import pandas as pd
@@ -151,6 +176,7 @@ def measured_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
                     "n_models": len(group),
                     "n_tasks": group["n_tasks"].max(),
                     "n_trials": group["n_trials"].max(),
+                    "n_seeds": group["n_seeds"].max(),
                 }
-                rows.append({**row, "source": f"run {summary['run_id']}", **counts})
+                rows.append({**row, "source": _source(summary), **counts})
     return pd.DataFrame(rows).assign(simulated=bool(summary.get("simulated")))

@@ -56,7 +56,7 @@ class Footer:
 
     Parameters
     ----------
-    run_id, commit, seed : identity of the run.
+    run_id, commit, seed : identity of the run; several seeds as text, ``"0, 1, 2"``.
     models : names of the models shown.
     embedder : name of the embedder, or empty where none was used.
     tokens_seen : share of card tokens that the embedder saw, in [0, 1], or None.
@@ -65,7 +65,7 @@ class Footer:
 
     run_id: str
     commit: str
-    seed: int
+    seed: int | str
     models: Sequence[str] = ()
     embedder: str = ""
     tokens_seen: float | None = None
@@ -78,7 +78,7 @@ class Footer:
         return cls(
             str(summary["run_id"]),
             str(summary["commit"]),
-            int(summary["seed"]),
+            _seeds(summary),
             models,
             embedder,
             tokens_seen,
@@ -88,7 +88,11 @@ class Footer:
     @property
     def text(self) -> str:
         """The footer as one line of plain text."""
-        parts = [f"run {self.run_id}", f"commit {self.commit[:12] or 'unknown'}", f"seed {self.seed}"]
+        parts = [
+            f"run {self.run_id}",
+            f"commit {_short_commits(self.commit)}",
+            f"seed{'s' if ',' in str(self.seed) else ''} {self.seed}",
+        ]
         if self.models:
             parts.append(f"models {', '.join(self.models)}")
         if self.embedder:
@@ -97,6 +101,18 @@ class Footer:
         if self.simulated:
             parts.append("SIMULATED: planted-defect models, not a result about real ones")
         return " · ".join(parts)
+
+
+def _short_commits(text: str) -> str:
+    """Commits, comma-separated, to twelve digits each; ``-dirty`` stays."""
+    parts = [part.strip().partition("-") for part in text.split(",") if part.strip()]
+    return ", ".join(dict.fromkeys(head[:12] + dash + rest for head, dash, rest in parts)) or "unknown"
+
+
+def _seeds(summary: Mapping[str, Any]) -> int | str:
+    """The seed of a run, or the seeds of pooled runs."""
+    seeds = summary.get("seeds") or [summary["seed"]]
+    return int(seeds[0]) if len(seeds) == 1 else ", ".join(map(str, seeds))
 
 
 def base(title: str, subtitle: str, *, height: int = HEIGHT, **margin: int) -> dict[str, Any]:
@@ -230,8 +246,12 @@ def count(n: int, noun: str) -> str:
 
 
 def trials_text(frame: pd.DataFrame) -> str:
-    """Tasks and trials behind rows: ``"20 tasks × 3 trials"``, or ranges where they differ."""
+    """Tasks and trials behind rows: ``"20 tasks × 3 trials"``, or ranges where they differ; and seeds, where several."""
     tasks, trials = frame["n_tasks"].astype(int), frame["n_trials"].astype(int)
+    if "n_seeds" in frame.columns and frame["n_seeds"].max() > 1:
+        return (
+            f"{_span(tasks)} tasks, {_span(trials)} trials over {_span(frame['n_seeds'].astype(int))} seeds"
+        )
     if (trials % tasks.clip(lower=1) == 0).all() and (trials // tasks.clip(lower=1)).nunique() == 1:
         each = int((trials // tasks.clip(lower=1)).iloc[0])
         return f"{_span(tasks)} tasks × {count(each, 'trial')}"
