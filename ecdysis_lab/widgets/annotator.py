@@ -97,7 +97,7 @@ class EditAnnotator:
         self.note = w.Text(placeholder="a note", continuous_update=False, layout=w.Layout(width="320px"))
         self.note.observe(lambda change: self.state.note(change["new"]), "value")
         self.reader = TraceReader(height_pixels=READER_PIXELS)
-        self.keys = Keys(keys=[*KEYS, "ArrowLeft", "ArrowRight"], around="el-annotator")
+        self.keys = Keys(heard=[*KEYS, "ArrowLeft", "ArrowRight"], around="el-annotator")
         self.keys.on_msg(lambda _, content, __: self.state.press(str(content.get("key", ""))))
         self.buttons = {
             word: w.Button(description=f"{word.capitalize()} ({key})", layout=w.Layout(width="150px"))

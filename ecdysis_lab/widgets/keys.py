@@ -16,7 +16,7 @@ function render({ model, el }) {
     box.dataset.lmSuppressShortcuts = "true";
     box.addEventListener("keydown", (event) => {
       const typing = event.target.closest("input, select, textarea, [contenteditable=true]");
-      if (typing || event.ctrlKey || event.metaKey || event.altKey || !model.get("keys").includes(event.key)) return;
+      if (typing || event.ctrlKey || event.metaKey || event.altKey || !model.get("heard").includes(event.key)) return;
       event.preventDefault();
       event.stopPropagation();
       model.send({ key: event.key });
@@ -28,8 +28,8 @@ export default { render };
 
 
 class Keys(anywidget.AnyWidget):
-    """Sends ``{"key": …}`` for each of ``keys`` pressed inside the nearest box with the class ``around``."""
+    """Sends ``{"key": …}`` for each key in ``heard`` that is pressed inside the nearest box with the class ``around``."""
 
     _esm = ESM
-    keys = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    heard = traitlets.List(traitlets.Unicode()).tag(sync=True)
     around = traitlets.Unicode("").tag(sync=True)

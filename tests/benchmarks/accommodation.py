@@ -48,6 +48,7 @@ SLIP_OF_ARGUMENT = {
     "destination": "airport_form", "reason": "reason_form", "country": "country_form",
     "product_id": "item_for_product",
 }  # fmt: skip
+SLIP_OF_TOOL = {"send_certificate": "apology_certificate", "transfer_to_human_agents": "transfer_early"}
 SLIP_OF_KIND = {"known_tools": "unknown_tool", "repeat_breaker": "loop", "unfinished_work": "stop_early"}
 
 
@@ -76,7 +77,8 @@ def slip_of(change: Change, truth: dict[str, Any]) -> str:
     """The planted slip that a change answers in a trial."""
     guard = change.guard or {}
     named = guard.get("argument") or (re.findall(r"^Argument `(.+?)`", str(guard.get("text"))) or [""])[0]
-    wanted = SLIP_OF_KIND.get(str(guard.get("kind")), SLIP_OF_ARGUMENT.get(named, ""))
+    told = SLIP_OF_TOOL.get(str(guard.get("tool")), "")
+    wanted = SLIP_OF_KIND.get(str(guard.get("kind")), SLIP_OF_ARGUMENT.get(named, told))
     if guard.get("kind") == "argument_names":
         wanted = "extra_argument" if None in guard["names"].values() else "argument_name"
     return wanted if wanted in truth["slips"] else str(truth["fatal"])

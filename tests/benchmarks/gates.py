@@ -5,8 +5,8 @@
 Per domain, training model (``sim/small``, ``sim/quirky``) and seed: 20 training tasks, two trials each in the empty
 harness, one review. Honest candidates: the rules editor's for the whole spec and for each of its changes alone.
 Over-broad ones, one per kind: ``lower`` (every id in small letters), ``confirm`` (a yes before any call, reads too),
-``deny`` (the write that passing trials use most is refused), ``drop`` (an argument that a tool needs is left out), ``leak`` (the spec with the
-id of a customer in a hint), ``fault`` (a hook that breaks on real ids), ``import`` (a forbidden import).
+``deny`` (the write that passing trials use most is refused), ``hush`` (no reply before two calls), ``leak`` (the spec
+with the id of a customer in a hint), ``fault`` (a hook that breaks on real ids), ``import`` (a forbidden import).
 
 A strict-improvement gate alone reruns every training trial of every candidate. With the gates before it a rejected
 candidate costs none, and of the others only tasks are rerun in which the replay shows a byte changed for the model.
@@ -54,6 +54,14 @@ def check(call, view):
         return 1 / 0
     return Allow()
 """
+HUSH = """from ecdysis_lab.hooks import Allow, Refuse
+
+
+def on_reply(text, view):
+    if len(view.done) < 2:
+        return Refuse("Look first, then talk.", "Call a tool.", "hush")
+    return Allow()
+"""
 Made = tuple[str, str, Candidate]
 """(class, kind, candidate)."""
 
@@ -69,11 +77,13 @@ def candidates(p: Proposal, folder: Path) -> Iterator[Made]:
         yield "over-broad", kind, _rules(replace(p.spec, changes=(change,)), folder / kind)
     sources = {
         "deny": DENY.format(tool=_most_used_write(p)),
+        "hush": HUSH,
         "fault": FAULT,
         "import": "import os\n" + DENY.format(tool=_most_used_write(p)),
     }
     for kind, source in sources.items():
-        yield "over-broad", kind, _written(source, folder / kind)
+        name = "regulation.py" if kind == "hush" else "actions.py"
+        yield "over-broad", kind, _written(source, name, folder / kind)
     hint = {
         "kind": "contract_hint",
         "tool": "calculate",
@@ -89,7 +99,6 @@ def _broad_guards(p: Proposal) -> dict[str, dict[str, Any]]:
     return {
         "lower": {"kind": "canonical_argument", "argument": own_id, "transform": ["lower"]},
         "confirm": {"kind": "confirm_before_write", "tools": sorted(t["name"] for t in tools)},
-        "drop": {"kind": "argument_names", "names": {own_id: None}},
     }
 
 
@@ -113,10 +122,10 @@ def _rules(spec: Spec, out: Path) -> Candidate:
     return RulesEditor().edit(proposals.empty().path, spec, out)
 
 
-def _written(source: str, out: Path) -> Candidate:
+def _written(source: str, name: str, out: Path) -> Candidate:
     parent = proposals.empty()
     harnesses.copy(parent, out)
-    (out / "actions.py").write_text(source, encoding="utf-8")
+    (out / name).write_text(source, encoding="utf-8")
     child = harnesses.load(out)
     return Candidate(
         out, child.hash, parent.hash, harnesses.diff(parent, child), "benchmark", "edited", Usage()
