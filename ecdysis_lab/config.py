@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import Field, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +146,7 @@ def configure(**given: Any) -> ExperimentConfig:
         if name not in known:
             raise LabError(f"unknown parameter {name!r}; choose from {', '.join(known)}")
     config = ExperimentConfig(
-        **{name: _typed(name, known[name].default, value) for name, value in given.items()}
+        **{name: _typed(known[name], value) for name, value in given.items()}
     )
     for name, choices in CHOICES.items():
         _one_of(name, getattr(config, name), choices)
@@ -185,12 +185,13 @@ def _one_of(name: str, value: str, choices: Sequence[str]) -> None:
         raise LabError(f"{name}: unknown {value!r}; choose one of {', '.join(choices)}")
 
 
-def _typed(name: str, default: Any, value: Any) -> Any:
+def _typed(field: Field[Any], value: Any) -> Any:
     """The value in the type of the field, or LabError."""
+    name, default = field.name, field.default
     if isinstance(default, tuple):
         items = value.split(",") if isinstance(value, str) else list(value)
         return tuple(str(i).strip() for i in items if str(i).strip())
-    wanted = type(default) if default is not None else float
+    wanted: Any = type(default) if default is not None else int if "int" in str(field.type) else float
     if value is None and default is None:
         return None
     try:

@@ -78,11 +78,23 @@ class Experiment:
         self.store = Store(root)
         self.billing = _Billing(self.run.path("billed.txt"))
         limits = (config.max_usd, config.max_tokens, config.max_seconds)
-        self.budget = llm.Budget(*limits) if any(limit is not None for limit in limits) else None
+        limited = any(limit is not None for limit in limits)
+        # In a file, so that a run that was stopped goes on counting where it was.
+        self.budget = llm.Budget(*limits, path=self.run.path("spent.jsonl")) if limited else None
         self.phases: dict[str, float] = {}
 
     def go(self) -> dict[str, Any]:
-        """Train, test, and write the summary; ``status.json`` tells how it ended."""
+        """Train, test, and write the summary; ``status.json`` tells how it ended.
+
+        Raises
+        ------
+        LabError: another process works on this run, or training trials cannot be scored.
+        ecdysis_lab.llm.BudgetExceeded: a limit is reached; the same run goes on with a higher one.
+        """
+        with self.run.locked():
+            return self._go()
+
+    def _go(self) -> dict[str, Any]:
         began = time.perf_counter()
         self.run.write_status("running", run_id=self.run.run_id)
         try:

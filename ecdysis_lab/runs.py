@@ -98,6 +98,31 @@ class RunFolder:
             path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Work on this run alone; the lock goes with the process, however that ends.
+
+        Raises
+        ------
+        LabError: another process works on it.
+        """
+        path = self.path("lock")
+        with told(path):
+            file = path.open("a+", encoding="utf-8")
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise LabError(
+                    f"run {self.run_id} is being worked on by process {file.read().strip() or '?'}; "
+                    "wait for it, or choose another run id"
+                ) from None
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+            yield
+
     def write_text(self, name: str, text: str) -> Path:
         """Replace a file at once; returns its path."""
         path = self.path(name)
