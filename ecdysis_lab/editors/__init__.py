@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Any
 
 from ecdysis_lab.records import Editor, LabError
@@ -12,6 +13,7 @@ REGISTRY: dict[str, str] = {
     "opencode": "ecdysis_lab.editors.opencode:OpenCodeEditor",
     "litellm": "ecdysis_lab.editors.litellm:LiteLLMEditor",
 }
+SERVER_KEY = "OPENAI_API_KEY"  # what LiteLLM sends to the server of an ``openai/`` model, and to no other
 
 
 def load(name: str, **options: Any) -> Editor:
@@ -49,8 +51,11 @@ def for_run(name: str, model: str, api_base: str | None = None, budget: Any = No
     ------
     LabError: unknown name, or an editor that needs a model with a simulated one.
     """
+    key = (
+        SERVER_KEY if os.environ.get(SERVER_KEY) else None
+    )  # the variable that LiteLLM reads for such a server
     options: dict[str, dict[str, Any]] = {
-        "opencode": {"model": model, "api_base": api_base},
+        "opencode": {"model": model, "api_base": api_base, "api_key_env": key},
         "litellm": {"model": model, "api_base": api_base, "budget": budget},
     }
     if name in options and model.startswith("sim/"):
