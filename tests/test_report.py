@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 from pathlib import Path
+from xml.etree import ElementTree
 
 import figure_data as data
 import pandas as pd
@@ -50,6 +51,15 @@ def lab(tmp_path_factory):
     return root, path, path.read_text()
 
 
+def tables(page: str) -> list[pd.DataFrame]:
+    """The HTML tables of a page; cells become numbers where they are."""
+    found = []
+    for text in re.findall(r"<table>.*?</table>", page, re.DOTALL):
+        head, *rows = [[c.text or "" for c in row] for row in ElementTree.fromstring(text).iter("tr")]
+        found.append(pd.read_csv(io.StringIO(pd.DataFrame(rows, columns=head).to_csv(index=False))))
+    return found
+
+
 def headings(page: str) -> list[str]:
     return re.findall(r'<h[23] id="s\d+">(.*?)</h', page)
 
@@ -69,12 +79,12 @@ def test_nothing_leaves_the_page_and_plotly_stands_in_it_once(lab):
     page = lab[2]
     markup = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
     assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", markup)
-    assert len(re.findall(r"plotly\.js v\d", page[:3000])) == 1 and page.count("<script>") == 1
-    assert len(page) < 8e6
+    scripts = re.findall(r"<script[^>]*>(.*?)</script>", page, re.DOTALL)
+    assert [len(s) > 1e6 for s in scripts].count(True) == 1 and len(page) < 8e6
 
 
 def test_tables_hold_the_pooled_numbers(lab):
-    frames = pd.read_html(io.StringIO(re.sub(r"<script.*?</script>", "", lab[2], flags=re.DOTALL)))
+    frames = tables(lab[2])
     runs = frames[0]
     assert runs["run"].tolist() == [f"{d}-s{s}" for d in ("airline", "retail") for s in (0, 1, 2)]
     arms = frames[1].set_index(["arm", "model"])
@@ -107,7 +117,8 @@ def test_each_figure_carries_its_table_and_footer(lab):
         assert name in names
     table = pd.read_csv(io.BytesIO(base64.b64decode(dict(zip(names, (c for _, c in links)))["gains-1"])))
     assert len(table) == 20 and table["n_seeds"].eq(3).all() and table["simulated"].all()
-    assert "run airline-s0, airline-s1, airline-s2 · commit c27b1459d0e4 · seeds 0, 1, 2" in lab[2]
+    footer = "run airline-s0, airline-s1, airline-s2 · commit c27b1459d0e4 · seeds 0, 1, 2"
+    assert lab[2].count(json.dumps(footer)[1:-1]) >= 4
     foot = re.search(r"<footer>(.*?)</footer>", lab[2], re.DOTALL)[1]
     assert (
         "run airline-s0 and 5 more" in foot
@@ -127,7 +138,7 @@ def test_the_page_draws_every_figure_with_no_network(lab, needs, tmp_path):
     options += [f"--user-data-dir={tmp_path}", "--virtual-time-budget=60000", "--dump-dom"]
     command = [needs("chromium"), *options, lab[1].as_uri()]
     dom = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True).stdout
-    drawn = len(re.findall(r'<div class="svg-container"', dom))
+    drawn = len(re.findall(r'<div class="[^"]*svg-container', dom))
     assert drawn == len(re.findall(r'id="fig-s\d+-', dom)) == 2 * 4 + 6 + 1
     assert ">SIMULATED</" in dom
 

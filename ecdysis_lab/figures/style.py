@@ -246,7 +246,7 @@ def count(n: int, noun: str) -> str:
 
 
 def trials_text(frame: pd.DataFrame) -> str:
-    """Tasks and trials behind rows: ``"20 tasks × 3 trials"``, or ranges where they differ; and seeds, where several."""
+    """Tasks and trials behind rows, ``"20 tasks × 3 trials"``: ranges where they differ, seeds where several."""
     tasks, trials = frame["n_tasks"].astype(int), frame["n_trials"].astype(int)
     if "n_seeds" in frame.columns and frame["n_seeds"].max() > 1:
         return (
