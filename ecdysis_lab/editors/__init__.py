@@ -51,9 +51,7 @@ def for_run(name: str, model: str, api_base: str | None = None, budget: Any = No
     ------
     LabError: unknown name, or an editor that needs a model with a simulated one.
     """
-    key = (
-        SERVER_KEY if os.environ.get(SERVER_KEY) else None
-    )  # the variable that LiteLLM reads for such a server
+    key = SERVER_KEY if model.startswith("openai/") and os.environ.get(SERVER_KEY) else None
     options: dict[str, dict[str, Any]] = {
         "opencode": {"model": model, "api_base": api_base, "api_key_env": key},
         "litellm": {"model": model, "api_base": api_base, "budget": budget},
