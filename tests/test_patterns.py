@@ -147,11 +147,25 @@ def test_wrong_weights_and_vectors_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "size"), [(10, (2, 1)), (60, (2, 1)), (61, (3, 1)), (120, (3, 1)), (121, (5, 1)), (201, (5, 1))]
+    ("n", "size"), [(10, (3, 1)), (60, (3, 1)), (61, (4, 1)), (200, (5, 1)), (201, (5, 1))]
 )
 def test_cluster_size_grows_with_n(n: int, size: tuple[int, int]) -> None:
     assert cluster_size(n) == size
     assert cluster_size(10_000)[0] == 8
+
+
+def test_two_left_over_that_are_near_make_a_pattern_among_few() -> None:
+    """Two groups of five, two left over that are near each other, and two that are not."""
+    matrix = np.ones((14, 14), dtype=np.float32)
+    matrix[:5, :5] = matrix[5:10, 5:10] = 0.2
+    matrix[[10, 11], [11, 10]] = 0.45
+    matrix[[12, 13], [13, 12]] = 0.55
+    np.fill_diagonal(matrix, 0.0)
+    assert cluster(matrix).tolist() == [0] * 5 + [1] * 5 + [2, 2, -1, -1]
+    many = np.ones((121, 121), dtype=np.float32)
+    many[:14, :14] = matrix
+    np.fill_diagonal(many, 0.0)
+    assert cluster(many)[[10, 11]].tolist() == [-1, -1]  # among many, two may be alike by chance
 
 
 def test_no_failures() -> None:
