@@ -24,7 +24,16 @@ SMALL: dict[str, Any] = {
     "train_tasks": 12, "test_tasks": 3, "trials": 2, "rounds": 1, "seed": 2, "start": "empty", "embedder": "tfidf",
     "test_models": "sim/small,sim/large", "workers": 1,
 }  # fmt: skip
-TIMES = ("seconds", "wall_seconds", "phase_seconds", "trial_seconds", "agent_seconds", "time", "at")
+TIMES = (
+    "seconds",
+    "wall_seconds",
+    "phase_seconds",
+    "trial_seconds",
+    "agent_seconds",
+    "time",
+    "at",
+    "commit",
+)  # commits may come while the tests run
 ARM = ("accuracy", "pass@3", "pass^3", "accuracy_ci95", "n_tasks", "n_trials", "infra_errors")
 ROUND = (
     "round", "failures", "patterns", "recurring", "subset", "verdict", "gate", "score_before", "score_after",
@@ -191,7 +200,7 @@ def test_a_budget_stops_cleanly_and_a_larger_one_goes_on(done: Experiment, tmp_p
     second = Experiment(small(**other, max_tokens=10_000_000), tmp_path)
     assert second.run.run_id == first.run.run_id
     found = json.loads(json.dumps(second.go()))
-    assert found["arms"]["direct"]["sim/small"] == read(done.run)["arms"]["direct"]["sim/small"]
+    assert plain(found["arms"]["direct"]["sim/small"]) == plain(read(done.run)["arms"]["direct"]["sim/small"])
     assert len(second.store.keys()) == 6
 
 
@@ -304,7 +313,10 @@ def test_parts_that_exist_pass() -> None:
     "given, told",
     [
         ({"domain": "hotel"}, "domain: unknown 'hotel'; choose one of airline, retail"),
-        ({"arms": "foo"}, "arm: unknown 'foo'; choose one of direct, human, ecdysis"),
+        (
+            {"arms": "foo"},
+            "arm: unknown 'foo'; choose one of direct, human, self-evolution, ecdysis-no-fdcr, ecdysis",
+        ),
         ({"arms": ""}, "arms: name at least one of direct"),
         ({"seed": "abc"}, "seed: must be a whole number, got 'abc'"),
         ({"seed": -1}, "seed: must be at least 0, got -1"),
@@ -313,6 +325,17 @@ def test_parts_that_exist_pass() -> None:
         ({"trials": 0}, "trials: must be at least 1, got 0"),
         ({"subset": "half"}, "subset: unknown 'half'; choose one of quarter, all, random-quarter"),
         ({"disclosure": "gold"}, "disclosure: unknown 'gold'"),
+        (
+            {"train_split": "test"},
+            "train_split: 'test' is not for training; the test split stays untouched until",
+        ),
+        (
+            {"subset": "nosuch.json"},
+            "subset: unknown 'nosuch.json'; choose one of quarter, all, random-quarter, a",
+        ),
+        ({"confirm": 200}, "confirm, noise_floor: times trials must be at most 400"),
+        ({"max_seconds": float("nan")}, "max_seconds: must be at least 0, got nan"),
+        ({"reuse": "perhaps"}, "reuse: must be true or false, got 'perhaps'"),
         ({"max_usd": "much"}, "max_usd: must be a number, got 'much'"),
         ({"typo": 1}, "unknown parameter 'typo'; choose from domain, model"),
     ],
