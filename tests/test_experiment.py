@@ -360,3 +360,13 @@ def test_progress_is_printed_when_a_stage_starts_and_ends() -> None:
         progress("trials", count, 3)
     progress("tests", 0, 2)
     assert said == ["trials: 0/3", "trials: 3/3", "tests: 0/2"]
+
+
+def test_the_noise_floor_is_measured_on_fresh_seeds(tmp_path: Path) -> None:
+    experiment = Experiment(small(arms="direct", test_models="sim/small", noise_floor=3), tmp_path)
+    floor = experiment.go()["noise_floor"]
+    assert (floor["repeats"], floor["n_tasks"], floor["trials"]) == (3, SMALL["train_tasks"], SMALL["trials"])
+    assert len(floor["sums"]) == 3 and floor["smallest_gain"] >= 1
+    seeds = {t.trial.seed for t in experiment.store.trajectories(split="train")}
+    first = SMALL["seed"] * 1000 + 100
+    assert seeds == set(range(first, first + 3 * SMALL["trials"]))
