@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Counted = Mapping[str, tuple[int, int]]
 """Model -> (how many of its traces show it, how many were looked at)."""
+WEAK = "weak: no other model was run on the tasks of this pattern, which may be all that brings the cause out"
 TELLING = 0.05  # a silence elsewhere that chance brings more often than this tells nothing
 
 
@@ -35,6 +36,7 @@ class Facts:
     fired : model -> (traces on which the change acts, traces replayed), the trained model included; None where
         nothing was replayed.
     unreplayed : why nothing was replayed, as a sentence without a full stop.
+    shared_tasks : tasks of the pattern that another model was run on; None where that is not known.
     """
 
     model: str
@@ -43,6 +45,7 @@ class Facts:
     seen: Counted = field(default_factory=dict)
     fired: Counted | None = None
     unreplayed: str = "its trigger was not replayed"
+    shared_tasks: int | None = None
 
 
 @dataclass(frozen=True)
@@ -101,11 +104,13 @@ def decide(facts: Facts) -> tuple[bool | None, tuple[str, ...]]:
     reasons.append(_fired_reason(facts, *fired))
     if _hits(fired[1]):
         return False, tuple(reasons)
-    if chance(*fired) <= TELLING:
-        return True, tuple(reasons)
-    if not seen[0][0] or not any(total for _, total in seen[1].values()):
+    silent = chance(*fired) <= TELLING
+    if not silent and (not seen[0][0] or not any(total for _, total in seen[1].values())):
         return None, tuple(reasons)
-    return not _hits(seen[1]), tuple(reasons)
+    specific = silent or not _hits(seen[1])
+    if specific and facts.shared_tasks == 0:
+        reasons.append(WEAK)
+    return specific, tuple(reasons)
 
 
 def chance(own: tuple[int, int], others: Counted) -> float:

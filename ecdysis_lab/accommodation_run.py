@@ -86,15 +86,17 @@ def decisions_of(
     run = run if isinstance(run, RunFolder) else RunFolder(Path(run))
     store = store or Store(run.folder.parent.parent)
     made: list[Decision] = []
-    at_hand: dict[str, dict[str, list[Failure]]] = {}
+    at_hand: dict[str, tuple[dict[str, list[Failure]], frozenset[str]]] = {}
     for name, n in rounds_of(run, arm):
         found = load_round(run, name, n, store)
         if not found.changes:
             continue
         bench = found.failures[0].trajectory.trial.benchmark
         key = f"{bench} {found.model}"
-        at_hand[key] = at_hand.get(key) or others_of(store, bench, found.model)
-        made += judge_round(found, at_hand[key], embedder=embedder, replays=replays, seed=seed)
+        if key not in at_hand:
+            at_hand[key] = others_of(store, bench, found.model), tasks_of(store, bench, found.model)
+        others, ran = at_hand[key]
+        made += judge_round(found, others, ran=ran, embedder=embedder, replays=replays, seed=seed)
     return made
 
 
@@ -169,6 +171,12 @@ def others_of(store: Store, benchmark: str, model: str) -> dict[str, list[Failur
     return {m: _spread(failures) for m, failures in found.items()}
 
 
+def tasks_of(store: Store, benchmark: str, model: str) -> frozenset[str]:
+    """Tasks that another model was run on."""
+    kept = store.trajectories(benchmark=benchmark, status="scored")
+    return frozenset(t.trial.task_id for t in kept if t.trial.model != model)
+
+
 def _spread(failures: Sequence[Failure]) -> list[Failure]:
     """At most ``MOST_FAILURES``, over as many tasks as there are; keys are hashes, so their order is by chance."""
     seen: Counter[str] = Counter()
@@ -183,6 +191,7 @@ def judge_round(
     found: Round,
     others: Mapping[str, Sequence[Failure]],
     *,
+    ran: frozenset[str] | None = None,
     embedder: Embedder | None = None,
     replays: bool = True,
     seed: int = 0,
@@ -191,8 +200,8 @@ def judge_round(
 
     Parameters
     ----------
-    found : the round. others : failures of the other models at hand. embedder, replays, seed : see
-        :func:`decisions_of`.
+    found : the round. others : failures of the other models at hand. ran : tasks that these were run on, failed or
+        not; None where that is not known. embedder, replays, seed : see :func:`decisions_of`.
     """
     joint = joint_patterns(found.failures, others, embedder, seed) if any(others.values()) else found.patterns
     keys = {short(f.key): f.key for f in found.failures}
@@ -200,10 +209,11 @@ def judge_round(
     for i, change in enumerate(found.changes, 1):
         cited = [keys[ref] for e in change.evidence if (ref := e.partition("#")[0]) in keys]
         name, pattern = _pattern(cited, found.patterns)
-        members, tasks = (pattern.members, len(pattern.tasks)) if pattern else ((), 0)
+        members, tasks = (pattern.members, pattern.tasks) if pattern else ((), ())
         seen = seen_on(cited, members, joint, {found.model: found.failures, **others})
         fired, why = _fired(found, change, others) if replays else (None, Facts.unreplayed)
-        facts = Facts(found.model, name, tasks, seen, fired, why)
+        shared = None if ran is None else len(ran & set(tasks))
+        facts = Facts(found.model, name, len(tasks), seen, fired, why, shared)
         specific, reasons = decide(facts)
         made.append(
             Decision(

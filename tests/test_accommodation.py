@@ -110,6 +110,15 @@ def test_what_cannot_be_compared_is_undecided(seen: Any, told: str) -> None:
     assert reasons[1] == told
 
 
+def test_silence_on_other_tasks_is_called_weak() -> None:
+    nowhere = {"a": (5, 20), "b": (0, 10)}
+    for shared, told in ((0, True), (1, False), (None, False)):
+        specific, reasons = decide(facts(seen=nowhere, shared_tasks=shared))
+        assert specific is True
+        assert reasons[-1].startswith("weak: no other model was run on the tasks of this pattern") == told
+    assert not decide(facts(shared_tasks=0))[1][-1].startswith("weak"), "a defect needs no such warning"
+
+
 def test_chance_is_fishers_exact_test() -> None:
     from scipy.stats import fisher_exact
 

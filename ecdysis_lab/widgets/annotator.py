@@ -22,6 +22,7 @@ from ecdysis_lab.widgets.trace import escaped, trace_html
 
 LINES_AFTER = 2  # of the outline, shown after a cited step
 READER_PIXELS = 420
+CSS = ".el-annotator:focus, .el-annotator:focus-within { outline: 2px solid #0072b2; outline-offset: 3px; }"
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ def head_html(state: EditLabels, d: Decision, mine: str, blind: bool) -> str:
     if blind and not mine:
         automatic = "<b>Automatic: hidden until you have labelled it.</b>"
     return (
-        f'<style>{REVIEW_CSS}</style><div class="el-review"><div class="el-change">'
+        f'<style>{REVIEW_CSS}{CSS}</style><div class="el-review"><div class="el-change">'
         f"<b>{state.current + 1} of {len(state.decisions)} · {escaped(d.id)} · {escaped(LAYER_FILES[d.layer])} · "
         f"round {escaped(d.outcome)} · your label: {escaped(mine or 'none yet')}</b>"
         f"<dl><dt>what</dt><dd>{escaped(d.what)}</dd><dt>why</dt><dd>{escaped(d.why)}</dd>"

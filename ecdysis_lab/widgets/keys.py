@@ -28,7 +28,7 @@ export default { render };
 
 
 class Keys(anywidget.AnyWidget):
-    """Sends ``{"key": …}`` for each key in ``heard`` that is pressed inside the nearest box with the class ``around``."""
+    """Sends ``{"key": …}`` for each key in ``heard`` pressed inside the nearest box with the class ``around``."""
 
     _esm = ESM
     heard = traitlets.List(traitlets.Unicode()).tag(sync=True)

@@ -1,6 +1,6 @@
 """Does the accommodation ratio t find the planted quirks? SIMULATED models; real decision code.
 
-``python tests/benchmarks/accommodation.py [--seeds 5] [--rounds 3] [--json] [--data FOLDER]``
+``python tests/benchmarks/accommodation.py [--seeds 5] [--first-seed 0] [--rounds 3] [--json] [--data FOLDER]``
 
 Per domain, training model (``sim/small``, ``sim/quirky``) and seed: 20 training tasks, two trials each, patterns, a
 quarter, the review, and every change it proposes over some rounds. At hand besides: ``sim/medium`` and ``sim/large``
@@ -163,18 +163,18 @@ def table(cases: Sequence[Case], truth: str) -> dict[str, dict[str, float | int 
     return out
 
 
-def measure(seeds: int, rounds: int, data: Path) -> dict[str, Any]:
+def measure(seeds: Sequence[int], rounds: int, data: Path) -> dict[str, Any]:
     """Tables over all kinds of truth and of traces at hand, and t beside the planted one."""
     store = Store(data)
     every: dict[str, list[Case]] = {where: [] for where in SPLITS}
     for domain in testbed.DOMAINS:
         for model in TRAINED:
-            for seed in range(seeds):
+            for seed in seeds:
                 for where, cases in cases_of(store, domain, model, seed, rounds).items():
                     every[where] += cases
     return {
         "simulated": True,
-        "seeds": seeds,
+        "seeds": len(seeds),
         "changes": len(every["same"]),
         "tables": {w: {t: table(cases, t) for t in TRUTHS} for w, cases in every.items()},
         "ratios": [row for w, cases in every.items() for row in ratios(w, cases)],
@@ -207,10 +207,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--data", type=Path, default=testbed.DATA)
     asked = parser.parse_args()
-    found = measure(asked.seeds, asked.rounds, asked.data)
+    seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
+    found = measure(seeds, asked.rounds, asked.data)
     if asked.json:
         print(json.dumps(found))
         return
