@@ -105,8 +105,8 @@ class Evaluation:
             self.run.write_json("summary.json", summary)
         except BaseException as why:
             stopped = isinstance(why, KeyboardInterrupt | llm.BudgetExceeded)
-            state = "interrupted" if stopped else "failed"
-            self.run.write_status(state, error=f"{type(why).__name__}: {why}"[:2000])
+            error = f"{type(why).__name__}: {why}"[:2000]
+            self.run.write_status("interrupted" if stopped else "failed", error=error)
             raise
         self.run.write_status("done", run_id=self.run.run_id)
         return summary

@@ -53,7 +53,7 @@ def pooled(summaries: Sequence[Summary], seed: int = 0, n_boot: int = 2000) -> l
 
 def _one(runs: Sequence[Summary], seed: int, n_boot: int) -> dict[str, Any]:
     ids, seeds = [str(r["run_id"]) for r in runs], [int(r["seed"]) for r in runs]
-    for what, values in (("run", ids), ("seed", seeds)):
+    for what, values in (("run", ids), ("seed", list(map(str, seeds)))):
         twice = [v for v in values if values.count(v) > 1]
         if twice:
             raise LabError(

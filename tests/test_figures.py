@@ -19,8 +19,8 @@ import pytest
 
 from ecdysis_lab import figures as f
 from ecdysis_lab import pool
+from ecdysis_lab.figures.labels import model_names, short, spread, trials_text
 from ecdysis_lab.figures.maps import NOISE, _labels, _overlap, _range
-from ecdysis_lab.figures.style import model_names, short, spread, trials_text
 from ecdysis_lab.records import LabError
 
 

@@ -6,6 +6,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.figures.frames import BASELINE
+from ecdysis_lab.figures.labels import count, model_names, trials_text
 from ecdysis_lab.figures.style import (
     HEIGHT,
     INK,
@@ -16,13 +17,10 @@ from ecdysis_lab.figures.style import (
     arm_order,
     axis,
     base,
-    count,
     finish,
-    model_names,
     need,
     note,
     panel,
-    trials_text,
 )
 from ecdysis_lab.records import LabError
 

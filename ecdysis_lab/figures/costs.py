@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ecdysis_lab.figures.labels import count, spread, trials_text
 from ecdysis_lab.figures.style import (
     INK,
     SOFT,
@@ -12,12 +13,9 @@ from ecdysis_lab.figures.style import (
     arm_order,
     axis,
     base,
-    count,
     finish,
     need,
     note,
-    spread,
-    trials_text,
 )
 from ecdysis_lab.records import LabError
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from ecdysis_lab.figures.labels import count, short, spread
 from ecdysis_lab.figures.style import (
     HEIGHT,
     INK,
@@ -12,12 +13,9 @@ from ecdysis_lab.figures.style import (
     WIDTH,
     axis,
     base,
-    count,
     finish,
     need,
     note,
-    short,
-    spread,
 )
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.figures.frames import gains_frame
+from ecdysis_lab.figures.labels import count, spread, trials_text
 from ecdysis_lab.figures.style import (
     INK,
     SOFT,
@@ -15,14 +16,11 @@ from ecdysis_lab.figures.style import (
     arm_order,
     axis,
     base,
-    count,
     mark_simulated,
     need,
     note,
     panel,
     simulated,
-    spread,
-    trials_text,
 )
 from ecdysis_lab.records import LabError
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ecdysis_lab.figures.labels import trials_text
 from ecdysis_lab.figures.style import (
     INK,
     SOFT,
@@ -16,7 +17,6 @@ from ecdysis_lab.figures.style import (
     need,
     note,
     panel,
-    trials_text,
 )
 
 if TYPE_CHECKING:

@@ -60,8 +60,8 @@ def run_cell(folder: str, notebook: str, parameters: Parameters, cwd: str) -> st
     status = _outcome(home, code) if not stop.exists() or code == 0 else {"state": "interrupted", "error": ""}
     status |= {"started_at": began, "seconds": round(time.time() - began, 1)}
     status["by"] = f"{platform.node()}:{os.getpid()}"  # which worker, on a cluster
-    status["notebook"] = _keep_notebook(home, Path(notebook), status)
-    status["run"] = _run_folder(home, status["notebook"])
+    kept = _keep_notebook(home, Path(notebook), status)
+    status |= {"notebook": kept, "run": _run_folder(home, kept)}
     RunFolder(home).write_json("status.json", status)
     return str(status["state"])
 

@@ -112,8 +112,8 @@ def null_edits(runs: int) -> list[dict[str, Any]]:
             beyond += gains[0] >= floor.smallest_gain
             told.append(floor.null_accept_rate)
             floors.append(floor.smallest_gain)
-        out.append({"tasks": tasks, "trials": 3, "accepted": passed / runs, "predicted": round(float(np.mean(told)), 3),
-                    "accepted_with_two_fresh_confirmations": again / runs, "reached_smallest_gain": beyond / runs,
+        out.append({"tasks": tasks, "trials": 3, "accepted": float(passed / runs), "predicted": round(float(np.mean(told)), 3),
+                    "accepted_with_two_fresh_confirmations": float(again / runs), "reached_smallest_gain": float(beyond / runs),
                     "smallest_gain_mean": round(float(np.mean(floors)), 2),
                     "smallest_gain_share": round(float(np.mean(floors)) / (3 * tasks), 3)})  # fmt: skip
     return out
