@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ecdysis_lab.records import Failure
@@ -76,7 +76,7 @@ def _paired(matrix: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return out
 
 
-def _by_size(labels: Sequence[int]) -> np.ndarray:
+def _by_size(labels: Iterable[int]) -> np.ndarray:
     """Labels renumbered by falling size, ties by first appearance."""
     import numpy as np
 
