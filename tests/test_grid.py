@@ -318,3 +318,13 @@ def test_the_live_table_is_redrawn_in_place_and_fits_the_terminal(tmp_path, monk
     assert first[6:] == ["  … 24 more", "tiny: 20 of 30 done, 1 running, 1 failed, 8 to do"]
     display.show()
     assert "\x1b[8F\x1b[J" in screen.getvalue()
+
+
+def test_the_paper_s_grid_is_valid():
+    """Five arms, two domains, three seeds, four test models, 20 + 20 tasks, three trials."""
+    found = grid.read(ROOT / "notebooks" / "paper.yaml")
+    assert len(found.cells) == 6 and found.axes == ("domain", "seed") and found.notebook.stem == "quickstart"
+    fixed = found.cells[0].parameters
+    assert fixed["arms"] == "direct,human,self-evolution,ecdysis-no-fdcr,ecdysis"
+    assert fixed["test_models"] == "sim/small,sim/medium,sim/large,sim/quirky"
+    assert (fixed["train_tasks"], fixed["test_tasks"], fixed["trials"]) == (20, 20, 3)
