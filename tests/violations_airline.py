@@ -513,12 +513,15 @@ def change_cases() -> Iterator[Case]:
 
     def elsewhere(r: dict[str, Any], leave: bool) -> list[dict[str, str]]:
         fixed = r["origin"] if leave else r["destination"]
-        for airport in {f["origin"] for f in db()["flights"].values()} - {
-            "JFK",
-            "LGA",
-            r["origin"],
-            r["destination"],
-        }:
+        for airport in sorted(
+            {f["origin"] for f in db()["flights"].values()}
+            - {
+                "JFK",
+                "LGA",
+                r["origin"],
+                r["destination"],
+            }
+        ):
             flights = moved(r, fixed, airport) if leave else moved(r, airport, fixed)
             if flights:
                 return flights
