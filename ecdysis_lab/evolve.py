@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.accommodation_run import rounds_of
 from ecdysis_lab.config import ARMS, check_models, configure
-from ecdysis_lab.config import smoke as smallest
 from ecdysis_lab.experiment import Experiment
 from ecdysis_lab.llm import BudgetExceeded
 from ecdysis_lab.records import LabError, Progress
@@ -18,6 +17,7 @@ from ecdysis_lab.store import RunFolder, Store
 if TYPE_CHECKING:
     import pandas as pd
 
+SMOKE_TASKS = 12  # of fewer, no pattern recurs, and there would be no edit to read
 UNTRAINED = ("direct", "human")
 METHODS = tuple(arm for arm in ARMS if arm not in UNTRAINED)
 
@@ -112,7 +112,7 @@ def prepare(
     ----------
     given : fields of :class:`ecdysis_lab.config.ExperimentConfig`. method : the arm to train. data : the data folder.
     run_id : name of the run; empty: from the configuration. show : folder of a run to read instead of training one.
-    small : the same at its smallest. progress : called with (what, done, total).
+    small : twelve tasks, one trial, one round. progress : called with (what, done, total).
 
     Raises
     ------
@@ -122,7 +122,9 @@ def prepare(
         why = "is not trained" if method in UNTRAINED else "is unknown"
         raise LabError(f"method: {method!r} {why}; choose one of {', '.join(METHODS)}")
     config = configure(**given, arms=(method,))
-    config = smallest(config) if small else config
+    if small:
+        least = {"train_tasks": SMOKE_TASKS, "trials": 1, "rounds": 1}
+        config = replace(config, **{k: min(v, getattr(config, k)) for k, v in least.items()})  # type: ignore[arg-type]
     if show:
         folder = Path(show).expanduser()
         if not (folder / "config.json").is_file():

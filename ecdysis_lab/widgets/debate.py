@@ -155,19 +155,19 @@ def _traces(
 
 
 def _debate(turns: Sequence[tuple[str, str]], links: _Links) -> str:
-    out, seen = [], 0
+    out, rounds, closed = [], 0, False
     for role, text in turns:
-        if role in ("analyst", "moderator", "single"):
-            seen += role == "analyst"
-            heading = (
-                f"Round {seen} of the debate" if role == "analyst" else "Close" if role == "moderator" else ""
-            )
-            out.append(f"<h4>{heading}</h4>" if heading else "")
+        heading = ""
+        if role == "analyst":
+            rounds += 1
+            heading = f"Round {rounds} of the debate"
+        elif role == "moderator":
+            heading, closed = "Close, asked again" if closed else "Close", True
+        out.append(f"<h4>{heading}</h4>" if heading else "")
         name = "Reviewer" if role == "single" else role.capitalize()
-        colour = COLOURS.get(role, "#5f6368")
-        out.append(
-            f'<div class="el-turn" style="--el-role:{colour}"><b>{escaped(name)}</b>{_said(role, text, links)}</div>'
-        )
+        style = f"--el-role:{COLOURS.get(role, '#5f6368')}"
+        said = _said(role, text, links)
+        out.append(f'<div class="el-turn" style="{style}"><b>{escaped(name)}</b>{said}</div>')
     return "".join(out)
 
 

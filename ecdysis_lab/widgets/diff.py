@@ -16,12 +16,14 @@ CSS = """
 .el-diff h4 { margin: 12px 0 4px; font-size: 13px; } .el-diff h4 span { font-weight: normal; color: #5f6368; }
 .el-diff table { border-collapse: collapse; width: 100%; table-layout: fixed; border: 1px solid #d0d3d8; }
 .el-diff col.el-n { width: 44px; }
-.el-diff td { padding: 0 6px; vertical-align: top; text-align: left; white-space: pre-wrap; overflow-wrap: anywhere;
+.el-diff table tbody td { padding: 0 6px; vertical-align: top; text-align: left; white-space: pre-wrap; max-width: none; overflow-wrap: anywhere;
   font: 12px/1.5 Menlo, Consolas, "DejaVu Sans Mono", monospace; border: 0; }
-.el-diff td.el-no { color: #80868b; text-align: right; user-select: none; background: #f6f7f8; }
-.el-diff th { background: #eef0f2; text-align: left; padding: 3px 6px; font-size: 12px; }
-.el-diff td.el-old { background: #fdece6; } .el-diff td.el-new { background: #e3f4ec; }
-.el-diff td.el-gap { background: #fafbfc; } .el-diff tr.el-skip td { background: #eef0f2; color: #5f6368; }
+.el-diff table tbody td.el-no { color: #80868b; text-align: right; user-select: none; background: #f6f7f8; }
+.el-diff table thead th { background: #eef0f2; text-align: left; padding: 3px 6px; font-size: 12px; }
+.el-diff table tbody td.el-old { background: #fdece6; }
+.el-diff table tbody td.el-new { background: #e3f4ec; }
+.el-diff table tbody td.el-gap { background: #fafbfc; }
+.el-diff table tbody tr.el-skip td { background: #eef0f2; color: #5f6368; }
 .el-diff del { background: #f7bfa6; text-decoration: none; }
 .el-diff ins { background: #a5dcc3; text-decoration: none; }
 """

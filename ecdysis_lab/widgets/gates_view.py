@@ -14,6 +14,7 @@ from ecdysis_lab.widgets.diff import diff_html
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pandas.io.formats.style import Styler
 
 GATES = {
     "static": "imports, builtins and files that a harness may use",
@@ -81,12 +82,24 @@ def _numbers(record: dict[str, Any]) -> list[str]:
     return told
 
 
+def readable(frame: pd.DataFrame, caption: str = "", **formats: str) -> Styler:
+    """A table for a notebook: texts escaped and to the left, no index.
+
+    Parameters
+    ----------
+    frame : the table. caption : above it. formats : column -> format, e.g. ``coverage="{:.0%}"``.
+    """
+    left = [{"selector": "th, td", "props": "text-align: left; vertical-align: top"}]
+    shown = frame.style.hide(axis="index").format(formats or None, escape="html", na_rep="–")
+    return shown.set_table_styles(left).set_caption(caption)
+
+
 def verdict_line(run: RunFolder | Path | str, arm: str, n: int) -> str:
     """The verdict in one sentence: gate, reason, scores, editor calls, notes."""
     record = round_record(run, arm, n)
     after = record["score_after"]
     score = f"{record['score_before']:g}" + ("" if after is None else f" → {after:g}")
-    notes = f" Notes: {'; '.join(record['notes'])}." if record["notes"] else ""
+    notes = f" Notes: {'; '.join(n.rstrip('.') for n in record['notes'])}." if record["notes"] else ""
     return (
         f"{record['verdict'].upper()} by {record['gate']}: {record['reason']}. Training score {score}; "
         f"editor calls {record['editor_calls']}.{notes}"
