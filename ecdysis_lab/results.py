@@ -105,6 +105,15 @@ def title(summary: Mapping[str, Any]) -> str:
     return f"{mark}{summary['benchmark']} · trained on {summary['train_model']} · seed {summary['seed']}"
 
 
+def arm_with_patterns(run: RunFolder, summary: Mapping[str, Any]) -> str | None:
+    """The first arm whose first round grouped failures; ``self-evolution`` groups none."""
+    for arm, training in summary["training"].items():
+        found = any(r["failures"] for r in training["rounds"][:1])
+        if found and (Path(run.folder) / f"rounds/{arm}-1/patterns.json").is_file():
+            return str(arm)
+    return None
+
+
 def round_evidence(run: RunFolder, arm: str, n: int = 1) -> tuple[list[Failure], Patterns, Subset]:
     """Failures (without trajectories), patterns and subset of a training round.
 

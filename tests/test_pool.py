@@ -10,6 +10,7 @@ import pytest
 from ecdysis_lab import pool, results
 from ecdysis_lab.metrics import cluster_interval
 from ecdysis_lab.records import LabError
+from ecdysis_lab.store import RunFolder
 
 
 def run(seed: int, arms: dict[str, dict[str, list[int]]], **other: Any) -> dict[str, Any]:
@@ -110,3 +111,18 @@ def test_clusters_of_tasks_cover_the_truth_over_seeds():
         low, high = pool.pooled(seeds, n_boot=200)[0]["arms"]["direct"]["m"]["accuracy_ci95"]
         hits += low <= 0.5 <= high
     assert 0.93 <= hits / runs <= 0.98
+
+
+def test_the_map_is_drawn_of_an_arm_that_groups_its_failures(tmp_path):
+    """``self-evolution`` hands over every failure by itself and leaves no patterns."""
+    folder = RunFolder.open(tmp_path, "r", {})
+    rounds = {
+        "self-evolution": [{"failures": 3}],
+        "ecdysis-no-fdcr": [{"failures": 0}],
+        "ecdysis": [{"failures": 3}],
+    }
+    summary = {"training": {arm: {"rounds": r} for arm, r in rounds.items()}}
+    assert results.arm_with_patterns(folder, summary) is None
+    for arm in ("ecdysis-no-fdcr", "ecdysis"):
+        folder.write_json(f"rounds/{arm}-1/patterns.json", {})
+    assert results.arm_with_patterns(folder, summary) == "ecdysis"
