@@ -16,10 +16,11 @@ CSS = """
 .el-diff h4 { margin: 12px 0 4px; font-size: 13px; } .el-diff h4 span { font-weight: normal; color: #5f6368; }
 .el-diff table { border-collapse: collapse; width: 100%; table-layout: fixed; border: 1px solid #d0d3d8; }
 .el-diff col.el-n { width: 44px; }
-.el-diff table tbody td { padding: 0 6px; vertical-align: top; text-align: left; white-space: pre-wrap; max-width: none; overflow-wrap: anywhere;
+.el-diff table tbody td { padding: 0 6px; vertical-align: top; white-space: pre-wrap; overflow-wrap: anywhere;
+  text-align: left !important; max-width: none; background: #fff;
   font: 12px/1.5 Menlo, Consolas, "DejaVu Sans Mono", monospace; border: 0; }
-.el-diff table tbody td.el-no { color: #80868b; text-align: right; user-select: none; background: #f6f7f8; }
-.el-diff table thead th { background: #eef0f2; text-align: left; padding: 3px 6px; font-size: 12px; }
+.el-diff table tbody td.el-no { color: #80868b; text-align: right !important; user-select: none; background: #f6f7f8; }
+.el-diff table thead th { background: #eef0f2; text-align: left !important; padding: 3px 6px; font-size: 12px; }
 .el-diff table tbody td.el-old { background: #fdece6; }
 .el-diff table tbody td.el-new { background: #e3f4ec; }
 .el-diff table tbody td.el-gap { background: #fafbfc; }
