@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,25 +54,42 @@ def rounds_table(summary: Mapping[str, Any]) -> pd.DataFrame:
     """One row per training round: what was found, what was decided, and by which gate."""
     import pandas as pd
 
-    rows = []
-    for arm, training in summary["training"].items():
-        for r in training["rounds"]:
-            after = r["score_after"]
-            rows.append(
-                {
-                    "arm": arm,
-                    "round": r["round"],
-                    "failures": r["failures"],
-                    "patterns": f"{r['patterns']} ({r['recurring']} recurring)",
-                    "quarter": r["subset"],
-                    "verdict": r["verdict"],
-                    "gate": r["gate"],
-                    "score": f"{r['score_before']:g}" + ("" if after is None else f" → {after:g}"),
-                    "gained": len(r["gained"]),
-                    "lost": len(r["lost"]),
-                }
-            )
+    rows = [
+        {
+            "arm": arm,
+            "round": r["round"],
+            "failures": r["failures"],
+            "patterns": f"{r['patterns']} ({r['recurring']} recurring)",
+            "quarter": r["subset"],
+            "verdict": r["verdict"],
+            "gate": r["gate"],
+            "score": f"{r['score_before']:g}" + ("" if after is None else f" → {after:g}"),
+            "gained": len(r["gained"]),
+            "lost": len(r["lost"]),
+        }
+        for arm, training in summary["training"].items()
+        for r, after in zip(training["rounds"], scores_after(training["rounds"]))
+    ]
     return pd.DataFrame(rows)
+
+
+def scores_after(rounds: Sequence[Mapping[str, Any]]) -> list[float | None]:
+    """Training score after each round, None where no rerun was reached.
+
+    Where edits are accepted one by one, each on its own task, no sum is taken at the time; it is then the score that
+    the next round starts from, or else follows from the flips.
+    """
+    found: list[float | None] = []
+    for n, r in enumerate(rounds):
+        after = r.get("score_after")
+        if after is None and r["verdict"] == "accepted":
+            flips = [
+                len(r[side]) if isinstance(r[side], list | tuple) else r[side] for side in ("gained", "lost")
+            ]
+            known = n + 1 < len(rounds)
+            after = float(rounds[n + 1]["score_before"] if known else r["score_before"] + flips[0] - flips[1])
+        found.append(after)
+    return found
 
 
 def differences_table(frame: pd.DataFrame) -> pd.DataFrame:

@@ -18,7 +18,7 @@ import plotly
 import pytest
 
 from ecdysis_lab import figures as f
-from ecdysis_lab import pool
+from ecdysis_lab import pool, results
 from ecdysis_lab.figures.labels import model_names, short, spread, trials_text
 from ecdysis_lab.figures.maps import NOISE, _labels, _overlap, _range
 from ecdysis_lab.records import LabError
@@ -368,6 +368,55 @@ def test_an_arm_whose_training_is_unknown_has_no_cost_and_an_untrained_one_costs
     frame = f.cost_frame({**data.summary(), "training": {}}).drop_duplicates("arm").set_index("arm")
     assert frame["training_tokens"].isna().to_dict() == {"direct": False, "human": False, "ecdysis": True}
     assert frame.loc["human", "training_cost_usd"] == 0
+
+
+def test_edits_kept_one_by_one_have_the_score_that_the_next_round_starts_from():
+    """``self-evolution`` verifies each edit on its own task, so its rounds take no sum."""
+    common = {
+        "gate": "own task",
+        "score_after": None,
+        "failures": 6,
+        "patterns": 0,
+        "recurring": 0,
+        "subset": 5,
+    }
+    rows = [
+        {
+            **common,
+            "round": 1,
+            "verdict": "accepted",
+            "score_before": 14,
+            "gained": ["a#0", "b#0"],
+            "lost": [],
+        },
+        {**common, "round": 2, "verdict": "rejected", "score_before": 17, "gained": [], "lost": []},
+        {
+            **common,
+            "round": 3,
+            "verdict": "accepted",
+            "score_before": 17,
+            "gained": ["a#1"],
+            "lost": ["c#1", "d#0"],
+        },
+    ]
+    run = {"training": {"self-evolution": {"rounds": rows}}}
+    frame = f.rounds_frame(run)
+    assert frame["score_after"].tolist()[::2] == [17, 16] and np.isnan(frame["score_after"][1])
+    assert list(f.rounds(frame).data[0].y) == [14, 17, 17, 16, 16]
+    assert results.rounds_table(run)["score"].tolist() == ["14 → 17", "17", "17 → 16"]
+
+
+def test_labels_of_arms_that_cost_alike_cover_no_point():
+    rows = [("direct", 0.44, 0.0), ("ecdysis-no-fdcr", 0.75, 1.76e6), ("ecdysis", 0.75, 1.84e6)]
+    frame = pd.DataFrame([{"arm": a, "model": "m", "accuracy": y, "training_tokens": t, "training_cost_usd": None,
+                           "n_tasks": 20, "n_trials": 60} for a, y, t in rows])  # fmt: skip
+    labels = {
+        a.text.split("</b>")[0].rpartition(">")[2].strip(): a
+        for a in f.cost_accuracy(frame).layout.annotations
+    }
+    assert labels["ecdysis-no-fdcr"].x == labels["ecdysis"].x == pytest.approx(1.84)
+    assert "■" in labels["ecdysis-no-fdcr"].text and labels["direct"].x == 0
+    assert abs(labels["ecdysis-no-fdcr"].y - labels["ecdysis"].y) > 1
 
 
 def test_reference_tables_hold_the_published_numbers():

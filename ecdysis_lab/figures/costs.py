@@ -10,6 +10,7 @@ from ecdysis_lab.figures.style import (
     SOFT,
     arm_axis,
     arm_colour,
+    arm_label,
     arm_order,
     axis,
     base,
@@ -80,7 +81,9 @@ def cost_accuracy(frame: pd.DataFrame) -> go.Figure:
         text = f"<b>{arm}</b>  {mean:.0f}%" + (
             f", {cost:{'.2g' if cost < 100 else ',.0f'}} {unit}" if cost else ", not trained"
         )
-        notes.append(note(text, x=x, y=y, xanchor="left", xshift=16, bgcolor="rgba(255,255,255,0.75)"))
+        at = _clear(x, y, places, means, top, high - low)
+        text = text if at == x else text.replace(f"<b>{arm}</b>", f"<b>{arm_label(arm)}</b>")
+        notes.append(note(text, x=at, y=y, xanchor="left", xshift=16, bgcolor="rgba(255,255,255,0.75)"))
     fig.update_xaxes(axis(label, range=[-0.05 * top, 1.42 * top]))
     fig.update_yaxes(axis("accuracy on the test split (% of trials)", range=[max(-3, low), high]))
     key = f"● mean over {count(known['model'].nunique(), 'model')}   ○ one model, {trials_text(known)}"
@@ -118,6 +121,15 @@ def _label_heights(costs: list[float], means: list[float], top: float, span: flo
             if costs[i] == cost:
                 heights[i] = at
     return heights
+
+
+def _clear(x: float, y: float, places: list[float], means: list[float], top: float, span: float) -> float:
+    """Where a label at height y starts: behind the last large point that it would else cover."""
+    near = [p for p, m in zip(places, means) if abs(m - y) < 0.05 * span]
+    for place in sorted(near):
+        if x < place < x + 0.3 * top:
+            x = place
+    return x
 
 
 def _cost_points(rows: pd.DataFrame, x: float, mean: float) -> list[dict[str, Any]]:

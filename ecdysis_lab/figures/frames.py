@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.records import Failure, LabError, Patterns, Subset
+from ecdysis_lab.results import scores_after
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,7 +123,8 @@ def rounds_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
     -------
     DataFrame with columns arm, round, failures, patterns, recurring, subset, verdict, gate, score_before,
     score_after, gained, lost, editor_calls, simulated. ``gained`` and ``lost`` are counts of trials (task and seed);
-    ``score_after`` is missing where the rerun was not reached. ``n_tasks`` and ``n_trials`` of the training
+    ``score_after`` is missing where the rerun was not reached; where edits were accepted one by one it is the score
+    that the next round starts from, or else follows from the flips. ``n_tasks`` and ``n_trials`` of the training
     rollout follow where every training block states them.
     """
     import pandas as pd
@@ -130,8 +132,10 @@ def rounds_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
     columns = "arm round failures patterns recurring subset verdict gate score_before score_after gained lost"
     rows = []
     for arm, training in summary.get("training", {}).items():
-        for entry in training["rounds"] if isinstance(training, Mapping) else training:
-            flips = {side: _count(entry.get(side, 0)) for side in ("gained", "lost")}
+        entries = list(training["rounds"] if isinstance(training, Mapping) else training)
+        for entry, after in zip(entries, scores_after(entries)):
+            flips: dict[str, Any] = {side: _count(entry.get(side, 0)) for side in ("gained", "lost")}
+            flips["score_after"] = after
             size = {c: _training(summary, arm)[c] for c in SIZE if _training(summary, arm).get(c)}
             rows.append({**entry, **flips, **size, "arm": arm, "simulated": bool(summary.get("simulated"))})
     return pd.DataFrame(rows, columns=[*columns.split(" "), "editor_calls", *_common(rows), "simulated"])
