@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 FEW = 120  # failures; among more, two that are alike may be chance, and chains are rare
+FIT_FROM = 40  # below this a round of training needs each recurring pattern more than a clean one
 FIT = 0.2  # least silhouette of a member; below about 0.25 Kaufman and Rousseeuw (1990) see no structure
 PAIR = 0.5  # farthest that a pair may be apart, as a share of the mean pair
 ROUNDS, SHARE, LARGEST_ROUND = 20, 0.8, 800  # subsampling for the stability
@@ -53,7 +54,9 @@ def cluster(matrix: np.ndarray, size: tuple[int, int] | None = None) -> np.ndarr
         approx_min_span_tree=False,
         core_dist_n_jobs=1,
     ).fit_predict(floored)
-    return _by_size(_paired(matrix, _fitting(matrix, labels)) if n <= FEW else labels)
+    if FIT_FROM <= n <= FEW:
+        labels = _fitting(matrix, labels)
+    return _by_size(_paired(matrix, labels) if n <= FEW else labels)
 
 
 def _fitting(matrix: np.ndarray, labels: np.ndarray) -> np.ndarray:

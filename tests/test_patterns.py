@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -166,6 +167,20 @@ def test_two_left_over_that_are_near_make_a_pattern_among_few() -> None:
     many[:14, :14] = matrix
     np.fill_diagonal(many, 0.0)
     assert cluster(many)[[10, 11]].tolist() == [-1, -1]  # among many, two may be alike by chance
+
+
+def test_a_member_about_as_near_to_another_group_does_not_fit() -> None:
+    """Two groups of 25 at distance 1, and one failure at 0.5 from the first and 0.55 from the second."""
+    matrix = np.ones((51, 51), dtype=np.float32)
+    matrix[:25, :25] = matrix[25:50, 25:50] = 0.3
+    matrix[50, :25] = matrix[:25, 50] = 0.5
+    matrix[50, 25:50] = matrix[25:50, 50] = 0.55
+    np.fill_diagonal(matrix, 0.0)
+    labels = cluster(matrix)
+    assert labels[50] == -1 and sorted(Counter(labels[:50].tolist()).values()) == [25, 25]
+    matrix[50, 25:50] = matrix[25:50, 50] = 0.7  # clearly nearer to the first: silhouette 0.29
+    labels = cluster(matrix)
+    assert labels[50] == labels[0] >= 0 and labels[0] != labels[25]
 
 
 def test_no_failures() -> None:
