@@ -92,10 +92,37 @@ def _parser() -> Parser:
         commands, "grid", _grid, "run a notebook over a grid of parameters, one process a cell", _grid_options
     )
     _add(commands, "report", _report, "write one HTML report of runs or of a grid", _report_options)
+    _add(commands, "ratio", _ratio, "accommodation ratio t: which edits serve one model only", _ratio_options)
     _add(
         commands, "doctor", _doctor, "say what is installed, which keys are set (names only), what is missing"
     )
     return parser
+
+
+def _ratio_options(parser: Parser) -> None:
+    parser.add_argument("run_id", metavar="RUN", help="run id or run folder")
+    parser.add_argument("--arm", default=None, help="one arm only")
+    parser.add_argument("--data", type=Path, default=None, help="data folder (default: data/ of the project)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _ratio(arguments: argparse.Namespace) -> int:
+    from ecdysis_lab import accommodation, notebooks
+    from ecdysis_lab.accommodation_run import decisions_of
+
+    folder = Path(arguments.run_id)
+    if not folder.is_dir():
+        folder = Path(arguments.data or notebooks.PROJECT / "data") / "runs" / arguments.run_id
+    decisions = decisions_of(folder, arm=arguments.arm)
+    t = {"proposed": accommodation.ratio(decisions), "accepted": accommodation.ratio(decisions, "accepted")}
+    table = accommodation.decisions_table(decisions)
+    if arguments.json:
+        print(json.dumps({"t": t, "changes": table.to_dict("records")}, ensure_ascii=False))
+        return 0
+    print(table.to_string(index=False) if len(table) else "no changes were proposed")
+    for name, value in t.items():
+        print(f"t over {name} changes: {'cannot be told' if value is None else f'{100 * value:.1f} %'}")
+    return 0
 
 
 def _add(

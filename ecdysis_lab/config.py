@@ -35,6 +35,8 @@ class ExperimentConfig:
     reuse : take over results of training tasks whose replay shows the model nothing new.
     confirm : repeats, on fresh seeds, in which an accepted candidate has to rise again.
     noise_floor : A/A repeats of the start harness; with at least 2 the smallest gain that can be told is reported.
+    paired : run the other models on the training tasks too, in the start harness; the accommodation ratio t needs
+        them to tell a quirk of one model from a defect (``ecdysis-lab ratio RUN``).
     train_split : split to train on; only ``train``, since the test split stays untouched until the harness is frozen.
     user_model, review_model : LiteLLM names. editor : registry name. embedder : name.
     api_base : URL of an OpenAI-compatible server for the agent model, or an empty string.
@@ -59,6 +61,7 @@ class ExperimentConfig:
     reuse: bool = True
     confirm: int = 0
     noise_floor: int = 0
+    paired: bool = False
     train_split: str = "train"
     user_model: str = "sim/user"
     review_model: str = "sim/reviewer"
@@ -145,9 +148,7 @@ def configure(**given: Any) -> ExperimentConfig:
     for name in given:
         if name not in known:
             raise LabError(f"unknown parameter {name!r}; choose from {', '.join(known)}")
-    config = ExperimentConfig(
-        **{name: _typed(known[name], value) for name, value in given.items()}
-    )
+    config = ExperimentConfig(**{name: _typed(known[name], value) for name, value in given.items()})
     for name, choices in CHOICES.items():
         _one_of(name, getattr(config, name), choices)
     for arm in config.arms:

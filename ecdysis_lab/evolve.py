@@ -44,7 +44,7 @@ class Evolution:
             return
         self.run.write_status("running", run_id=self.run.run_id)
         try:
-            self.experiment._harness(self.method)
+            self.experiment.train(self.method)
         except BaseException as why:
             stopped = isinstance(why, KeyboardInterrupt | BudgetExceeded)
             told = f"{type(why).__name__}: {why}"[:2000]

@@ -99,7 +99,8 @@ class Experiment:
         self.run.write_status("running", run_id=self.run.run_id)
         try:
             floor = self._noise_floor()
-            trained = {arm: self._harness(arm) for arm in self.config.arms}
+            trained = {arm: self.train(arm) for arm in self.config.arms}
+            self._pair_models()
             tested = {arm: self._test(arm, harness) for arm, (harness, _) in trained.items()}
             summary = self._summary(trained, tested, time.perf_counter() - began)
             summary |= {} if floor is None else {"noise_floor": floor}
@@ -136,8 +137,8 @@ class Experiment:
         ]
         return asdict(noise_floor(repeats))
 
-    def _harness(self, arm: str) -> tuple[Any, list[Any]]:
-        """(frozen harness, round records) of an arm."""
+    def train(self, arm: str) -> tuple[Any, list[Any]]:
+        """Train one arm, or read it back: (frozen harness, round records)."""
         if arm in ("direct", "human"):
             return harness.load({"direct": "empty", "human": self.config.domain}[arm]), []
         from ecdysis_lab.train import Trainer
@@ -145,6 +146,15 @@ class Experiment:
         trained = Trainer(self._train_config(arm), self.run, self.store, **self._shared).train()
         self.run.write_json(f"frozen-{arm}.json", {"harness": trained.harness.hash})
         return trained.harness, list(trained.rounds)
+
+    def _pair_models(self) -> None:
+        """Let the other models try the training tasks in the start harness; only t reads these trials."""
+        from ecdysis_lab.rollout import rollout
+
+        config, start = self._train_config(""), harness.load(start_of(self.config))
+        for model in self.config.models if self.config.paired else ():
+            rollout(self.setup(model), self.train_tasks, start, config.seeds, self.store, workers=self.workers,
+                    what=f"{model}: training tasks, for t", **self._shared)  # fmt: skip
 
     @property
     def _shared(self) -> dict[str, Any]:
