@@ -17,7 +17,7 @@ from typing import Any
 from ecdysis_lab.gates import probe_gate
 from ecdysis_lab.harness import Harness, static_problems
 from ecdysis_lab.hooks import Call, Done, Refuse
-from ecdysis_lab.host import Host
+from ecdysis_lab.host import HarnessFault, Host
 from ecdysis_lab.records import Benchmark, Intervention, LabError, Trajectory
 from ecdysis_lab.replay import Replay, replay
 from ecdysis_lab.rollout import Setup, rollout, seat_of
@@ -111,7 +111,10 @@ def _refuses(harness: Harness, benchmark: Benchmark, case: Violation) -> bool:
             host.add_done(Done(call, result, error))
         for message in case.messages:
             host.add_message(message["role"], message["content"])
-        verdict = host.check(case.call, 50)
+        try:
+            verdict = host.check(case.call, 50)
+        except HarnessFault as fault:
+            raise LabError(f"violations: {case.rule}, {tool_key(case.call)}: {fault}") from None
     return isinstance(verdict, Refuse) and bool(verdict.rule and verdict.option)
 
 

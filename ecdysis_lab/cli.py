@@ -209,7 +209,7 @@ def _run(arguments: argparse.Namespace) -> int:
     trajectories = rollout(
         setup,
         tasks,
-        harness.load(arguments.harness),
+        harness.sound(arguments.harness),
         [arguments.seed * 1000 + i for i in range(arguments.trials)],
         Store(arguments.data or notebooks.PROJECT / "data"),
         workers=arguments.workers,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import Field, asdict, dataclass, fields, replace
 from pathlib import Path
@@ -39,7 +40,8 @@ class ExperimentConfig:
         them to tell a quirk of one model from a defect (``ecdysis-lab ratio RUN``).
     train_split : split to train on; only ``train``, since the test split stays untouched until the harness is frozen.
     user_model, review_model : LiteLLM names. editor : registry name. embedder : name.
-    api_base : URL of an OpenAI-compatible server for the agent model, or an empty string.
+    api_base : URL of an OpenAI-compatible server that every model which is not simulated is asked at, or an empty
+        string. context_tokens : token budget of what the review roles read.
     threshold : ``failure_threshold`` λ. disclosure : what an evidence card may tell.
     temperature : of every model asked through ``api_base`` or a provider; ``sim`` has none.
     timeout_seconds : wall clock of one call of a model; a model on a CPU may need more for a long prompt.
@@ -67,6 +69,7 @@ class ExperimentConfig:
     review_model: str = "sim/reviewer"
     editor: str = "rules"
     embedder: str = "auto"
+    context_tokens: int = 60_000
     api_base: str = ""
     temperature: float = 0.0
     timeout_seconds: float = 120.0
@@ -102,7 +105,7 @@ class ExperimentConfig:
             if k not in ("workers", "max_usd", "max_tokens", "max_seconds", "timeout_seconds")
         }
         mark = hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:6]
-        slug = self.model.replace("/", "-").replace(":", "-")
+        slug = re.sub(r"[^A-Za-z0-9._-]+", "-", self.model)
         return f"{self.domain}-{slug}-seed{self.seed}-{mark}"
 
     def params(self, model: str) -> llm.ModelParams:
@@ -116,6 +119,7 @@ class ExperimentConfig:
         )
 
 
+MOST_TRIALS = 100  # seeds of training trials; those of repeats follow
 FRESH_ROOM = 400  # seeds between those of training and those of the test trials
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -133,6 +137,7 @@ AT_LEAST: dict[str, float] = {
     "noise_floor": 0,
     "workers": 0,
     "temperature": 0,
+    "context_tokens": 2000,
     "timeout_seconds": 1,
 }
 
@@ -175,6 +180,12 @@ def _check_training(config: ExperimentConfig) -> None:
         )
     if not (config.subset.endswith(".json") and Path(config.subset).is_file()):
         _one_of("subset", config.subset, (*SUBSETS, "a subset.json that a person picked"))
+    if config.noise_floor == 1:
+        raise LabError("noise_floor: one evaluation has nothing to be compared with; give 0, or 2 and more")
+    if config.trials > MOST_TRIALS:
+        raise LabError(
+            f"trials: must be at most {MOST_TRIALS}, which is the room for seeds, got {config.trials}"
+        )
     if max(config.confirm, config.noise_floor) * config.trials > FRESH_ROOM:
         raise LabError(
             f"confirm, noise_floor: times trials must be at most {FRESH_ROOM}, which is the room for seeds"

@@ -45,7 +45,7 @@ def check_parts(config: ExperimentConfig) -> None:
     from ecdysis_lab import editors
 
     editors.for_run(config.editor, config.review_model, config.api_base or None)
-    harness.load(start_of(config))
+    harness.sound(start_of(config))
     if not 0.0 < config.threshold <= 1.0:
         raise LabError(f"threshold: must lie in (0, 1], got {config.threshold:g}")
 
@@ -102,7 +102,7 @@ class Experiment:
             trained = {arm: self.train(arm) for arm in self.config.arms}
             self._pair_models()
             tested = {arm: self._test(arm, harness) for arm, (harness, _) in trained.items()}
-            summary = self._summary(trained, tested, time.perf_counter() - began)
+            summary = self._summary(trained, tested, self._worked(time.perf_counter() - began))
             summary |= {} if floor is None else {"noise_floor": floor}
             self.run.write_json("summary.json", summary)
         except BaseException as why:
@@ -110,9 +110,19 @@ class Experiment:
             self.run.write_status(
                 "interrupted" if stopped else "failed", error=f"{type(why).__name__}: {why}"[:2000]
             )
+            self._worked(time.perf_counter() - began)
             raise
         self.run.write_status("done", run_id=self.run.run_id)
         return summary
+
+    def _worked(self, seconds: float) -> float:
+        """Wall clock over all starts of this run; a start that found everything done adds nothing."""
+        before = self.run.read_json("wall.json") or {"seconds": 0.0, "trials": 0}
+        trials = len(self.billing.keys)
+        if trials > before["trials"] or not before["seconds"]:
+            before = {"seconds": round(before["seconds"] + seconds, 1), "trials": trials}
+            self.run.write_json("wall.json", before)
+        return float(before["seconds"])
 
     # -- stages ------------------------------------------------------------------------------------------------
 
@@ -135,7 +145,12 @@ class Experiment:
             session.rollout(start, f"repeat {i + 1}", seeds=session.config.fresh_seeds(i))
             for i in range(self.config.noise_floor)
         ]
-        return asdict(noise_floor(repeats))
+        # A task on which the user failed has no score there, and would count less in that repeat than in others.
+        spoiled = {t.trial.task_id for run in repeats for t in run if t.status != "scored"}
+        if len(spoiled) == len(self.train_tasks):
+            return {"left_out": sorted(spoiled), "reason": "the user failed at least once on every task"}
+        kept = [[t for t in run if t.trial.task_id not in spoiled] for run in repeats]
+        return {**asdict(noise_floor(kept)), "left_out": sorted(spoiled)}
 
     def train(self, arm: str) -> tuple[Any, list[Any]]:
         """Train one arm, or read it back: (frozen harness, round records)."""
@@ -189,6 +204,7 @@ class Experiment:
             confirm=c.confirm,
             editor=c.editor,
             embedder=c.embedder,
+            context_tokens=c.context_tokens,
             workers=self.workers,
         )
 

@@ -75,7 +75,7 @@ def load(path_or_name: str | Path) -> Harness:
 
     Raises
     ------
-    LabError: there is no such folder and no shipped harness of that name.
+    LabError: there is no such folder and no shipped harness of that name, or it holds other things only.
     """
     names = sorted(p.name for p in SHIPPED.iterdir() if p.is_dir() and p.name.isidentifier())
     folder = SHIPPED / path_or_name if path_or_name in names else Path(path_or_name)
@@ -90,9 +90,29 @@ def load(path_or_name: str | Path) -> Harness:
             strays.append((entry.name, "must be a plain file, not a link or folder; it is not loaded"))
         elif not entry.name.startswith((".", "__pycache__")) and entry.suffix != ".md":
             strays.append((entry.name, f"is never loaded; a harness has only {', '.join(FILES)}"))
+    if strays and not raw:
+        raise LabError(
+            f"harness: {folder} holds none of {', '.join(FILES)}, but {strays[0][0]}; "
+            "the empty harness is an empty folder"
+        )
     files = {name: data.decode("utf-8", errors="replace") for name, data in sorted(raw.items())}
     switches, _ = _read_switches(files.get(SWITCHES_FILE, ""))
     return Harness(folder, identity(raw), files, switches, tuple(strays))
+
+
+def sound(path_or_name: str | Path) -> Harness:
+    """As :func:`load`, for a harness that is about to be used.
+
+    Raises
+    ------
+    LabError: it breaks the static policy, so that its hooks would never run; the first breach is named.
+    """
+    harness = load(path_or_name)
+    problems = static_problems(harness)
+    if problems:
+        more = f" (and {len(problems) - 1} more; ecdysis-lab check lists them)" if len(problems) > 1 else ""
+        raise LabError(f"harness {path_or_name}: {problems[0]}{more}")
+    return harness
 
 
 def identity(raw: Mapping[str, bytes]) -> str:

@@ -100,6 +100,8 @@ def _is_store(path: Path) -> bool:
 def _from_store(path: Path) -> Imported:
     from ecdysis_lab.store import Store
 
+    if not _is_store(path):  # opening one would make one
+        raise LabError(f"nothing to import at {path}: it holds no trials.sqlite")
     store = Store(path)
     # The log of infrastructure errors keeps every attempt; only trials that never finished count as lost.
     lost = {t.key for t in store.infra_errors()} - store.keys()

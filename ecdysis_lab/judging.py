@@ -51,21 +51,29 @@ class Judge:
         ----------
         n : round. current : harness in force. spec : what to change. before : the round's training trajectories.
         """
-        feedback, calls, usage = "", 0, Usage()
+        first: tuple[Candidate, Verdict] | None = None
+        calls, usage = 0, Usage()
         hashes: list[str] = []
         while True:
             out = self.session.run.path(f"{self.session.folder(n)}/candidate-{calls}")
             with self.session.phase("edit"):
-                candidate = self.editor.edit(current.path, spec, emptied(out), feedback)
+                candidate = self.editor.edit(
+                    current.path, spec, emptied(out), first[1].reason if first else ""
+                )
             calls, usage = calls + 1, usage + candidate.usage
+            if candidate.outcome != "edited" and first:
+                # The round is told by what was rejected, or the next debate would not hear of it.
+                told = f"{first[1].reason}; asked again, the editor changed nothing ({candidate.outcome})"
+                verdict = replace(first[1], reason=told)
+                return Judged(first[0], verdict, calls, usage, tuple(hashes))
             if candidate.outcome != "edited":
                 return Judged(candidate, unchanged(candidate), calls, usage, tuple(hashes))
             hashes.append(candidate.hash)
             with self.session.phase("gates"):
                 verdict = self.judge(n, current, candidate, before)
-            if verdict.gate in PAID_GATES or calls > 1:
+            if verdict.score_before is not None or verdict.gate in PAID_GATES or calls > 1:
                 return Judged(candidate, verdict, calls, usage, tuple(hashes))
-            feedback = verdict.reason
+            first = candidate, verdict
 
     def judge(self, n: int, current: Harness, candidate: Candidate, before: Sequence[Trajectory]) -> Verdict:
         """Verdict of the first gate that rejects, or of the last one."""

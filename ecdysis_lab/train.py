@@ -150,7 +150,7 @@ class Trainer:
         return _Evidence(failures, patterns, self._subset(failures, patterns, n))
 
     def _subset(self, failures: list[Failure], patterns: Patterns, n: int) -> Subset:
-        if self.config.subset == "all":
+        if self.config.subset == "all" or not failures:
             return all_failures(failures)
         seed = self.config.seed * 100 + n
         if self.config.subset == "random-quarter":

@@ -279,6 +279,18 @@ def test_a_run_has_the_name_of_its_configuration() -> None:
     assert len({config.run_id, *(c.run_id for c in others)}) == 6
 
 
+def test_a_model_of_any_name_makes_a_run_id() -> None:
+    config = configure(model="vertex_ai/claude-3-5-sonnet@20240620", test_models="sim/small")
+    assert config.run_id.startswith("airline-vertex_ai-claude-3-5-sonnet-20240620-seed0-")
+
+
+def test_a_start_that_finds_everything_done_keeps_the_wall_clock(done: Experiment) -> None:
+    before = read(done.run)["wall_seconds"]
+    assert before > 0
+    again = Experiment(done.config, done.run.folder.parent.parent).go()
+    assert again["wall_seconds"] == before
+
+
 def test_smoke_is_the_same_at_its_smallest() -> None:
     made = smoke(small(train_tasks=12, trials=3, rounds=3))
     assert (made.train_tasks, made.test_tasks, made.trials, made.rounds) == (4, 3, 1, 1)
@@ -333,6 +345,8 @@ def test_parts_that_exist_pass() -> None:
             {"subset": "nosuch.json"},
             "subset: unknown 'nosuch.json'; choose one of quarter, all, random-quarter, a",
         ),
+        ({"noise_floor": 1}, "noise_floor: one evaluation has nothing to be compared with"),
+        ({"trials": 101}, "trials: must be at most 100"),
         ({"confirm": 200}, "confirm, noise_floor: times trials must be at most 400"),
         ({"max_seconds": float("nan")}, "max_seconds: must be at least 0, got nan"),
         ({"reuse": "perhaps"}, "reuse: must be true or false, got 'perhaps'"),

@@ -221,7 +221,10 @@ def test_ordinary_rules_pass(tmp_path: Path) -> None:
         ("async def f():\n    pass", "async code"),
         ("class A:\n    def __reduce__(self):\n        return 1", "definition of '__reduce__'"),
         ("def check(call, view):\n    return None", "check is a hook of actions.py; it never runs here"),
-        ("if True:\n    def observe(call, result, view):\n        return None", "observe stands inside a block"),
+        (
+            "if True:\n    def observe(call, result, view):\n        return None",
+            "observe stands inside a block",
+        ),
         ("def observe(call, result):\n    return None", "observe takes 3 positional argument(s)"),
         ("def observe(:", "syntax error"),
         ("x = '\0'", "not plain UTF-8 text"),
@@ -238,3 +241,16 @@ def test_static_policy_names_the_breach(tmp_path: Path, source: str, what: str) 
 def test_problems_carry_file_and_line(tmp_path: Path) -> None:
     found = harnesses.static_problems(write(tmp_path, actions=CHECK + "\nx = 1\ny = open('f')\n"))
     assert [(p.file, p.line) for p in found] == [("actions.py", 7)]
+
+
+def test_a_folder_of_other_things_is_no_harness(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(LabError, match=r"holds none of .*actions.py.*, but notes.txt"):
+        harnesses.load(tmp_path)
+
+
+def test_a_harness_that_would_never_run_is_refused_before_it_is_used(tmp_path: Path) -> None:
+    write(tmp_path, actions="import os\n" + CHECK)
+    with pytest.raises(LabError, match=r"actions.py:1: import of 'os'"):
+        harnesses.sound(tmp_path)
+    assert harnesses.sound("airline").files

@@ -377,6 +377,17 @@ def test_the_second_edit_may_be_better(scripted: Script) -> None:
     assert (record.gate, record.editor_calls) == ("improvement", 2)
 
 
+def test_a_gates_reason_survives_an_editor_that_has_no_other_answer(scripted: Script) -> None:
+    """Else the round would end as no_change, end the training, and the next debate would propose it again."""
+    lab, trained = scripted(DENY, "", rounds=2)
+    first, second = trained.rounds
+    assert (first.verdict, first.gate, first.editor_calls) == ("rejected", "legal", 2)
+    assert first.reason.endswith("asked again, the editor changed nothing (no_change)")
+    assert second.round == 2
+    text = lab.run.path("rounds/ecdysis-2/context.md").read_text()
+    assert "→ legal: refused an act of passing trial" in text
+
+
 @pytest.mark.parametrize(
     "source, gate, told",
     [
@@ -459,7 +470,9 @@ def test_no_decision_without_every_trial(tmp_path: Path, monkeypatch: pytest.Mon
     silent = llm.ModelParams(api_base="http://127.0.0.1:9/v1", timeout_seconds=5)
     setup = Setup("tau2/airline", "openai/none", "sim/user", silent)
     lab = Lab(tmp_path, setup=setup, n_tasks=1, trials=1)
-    with pytest.raises(LabError, match=r"1 of 1 training trials ended in infrastructure errors, first: .*Connection error"):
+    with pytest.raises(
+        LabError, match=r"1 of 1 training trials ended in infrastructure errors, first: .*Connection error"
+    ):
         lab.train()
     assert lab.run.ledger() == []
 

@@ -219,7 +219,7 @@ def _evidence(runs: Sequence[tuple[RunFolder, Summary]]) -> list[Section]:
             spots = draw.patterns_frame(patterns, failures, bool(summary["simulated"]))
             spots["picked"] = spots["key"].isin(subset.keys)
             plots = {"pattern_map": (_with_footer(draw.pattern_map(spots), footer), spots)}
-            if subset.picks:
+            if subset.coverage:
                 curve = draw.coverage_frame(subset, bool(summary["simulated"]))
                 plots["coverage"] = (_with_footer(draw.coverage(curve), footer), curve)
             words = html.escape(f"Arm {arm}, round 1 of run {home.run_id}.")

@@ -49,8 +49,9 @@ def picks_table(subset: Subset, failures: Sequence[Failure], patterns: Patterns)
 
     task = {f.key: f.task_id for f in failures}
     names = {key: f"P{p.id}" for p in patterns.patterns for key in p.members}
+    covered = subset.coverage or (None,) * len(subset.picks)  # only an automatic pick knows it
     rows = [
-        (i + 1, task[p.key], names.get(p.key, "noise"), subset.coverage[i], p.reason, p.key)
+        (i + 1, task[p.key], names.get(p.key, "noise"), covered[i], p.reason, p.key)
         for i, p in enumerate(subset.picks)
     ]
     return pd.DataFrame(rows, columns=["pick", "task", "pattern", "coverage", "reason", "key"])

@@ -74,7 +74,8 @@ def open_source(
     found = find_failures(trajectories, threshold, cast(Disclosure, disclosure), scenario=scenario)
     if smoke:
         found = found[:SMOKE_FAILURES]
-    return Source(path.stem, tuple(found), f"{counts}; {len(found)} failures below {threshold:g}", damaged)
+    name = path.name if path.is_dir() else path.stem  # a run's name may hold dots
+    return Source(name, tuple(found), f"{counts}; {len(found)} failures below {threshold:g}", damaged)
 
 
 def _scenarios(trajectories: list[Trajectory]) -> Callable[[str], str]:
