@@ -231,6 +231,16 @@ def test_the_map_opens_its_channel_complete(found: tuple[list[Failure], Patterns
     assert picker.map.comm is not None and picker.map._complete
 
 
+def test_table_and_reader_are_born_complete(
+    found: tuple[list[Failure], Patterns], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JupyterLab drew both empty where the content followed while it was still loading their script."""
+    monkeypatch.setattr(FailurePicker, "refresh", lambda self: None)
+    picker = FailurePicker(*found)
+    assert len(picker.table.rows) == 24 and picker.table.current == picker.reader.key == picker.state.current
+    assert set(picker.table.marks.values()) == {"picked"} and "el-head" in picker.reader.html
+
+
 def test_coverage_curve_shows_the_band(state: PickerState) -> None:
     svg = drawing.coverage_svg(state.banded)
     assert svg.count("<polygon") == 1 and svg.count("<polyline") == 2

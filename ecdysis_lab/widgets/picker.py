@@ -96,8 +96,10 @@ class FailurePicker:
         self._controls()
         self.map = self._map()
         self.legend, self.status, self.curve = w.HTML(), w.HTML(), w.HTML()
-        self.reader = TraceReader(height_pixels=READER_PIXELS)
-        self.table, self.table_note = FailureTable(columns=list(drawing.COLUMNS)), w.HTML()
+        # Complete from the start: what changes while JupyterLab loads a widget's script can be lost on the way.
+        self.reader = TraceReader(height_pixels=READER_PIXELS, **self._trace_traits())
+        self.table = FailureTable(columns=list(drawing.COLUMNS), **self._table_traits())
+        self.table_note = w.HTML()
         self.table.on_msg(lambda _, content, __: self._hear(content))
         wide = w.Layout(width="640px")
         left = w.VBox([self.colouring, self.map, self.legend, self.curve], layout=wide)
@@ -142,6 +144,7 @@ class FailurePicker:
         from ecdysis_lab.widgets.parts import MapFigure
 
         figure = MapFigure(drawing.map_figure(self.state))
+        self._markers = drawing.markers(self.state)  # as drawn
         figure.data[0].on_click(self._clicked)
         return figure
 
@@ -164,25 +167,39 @@ class FailurePicker:
     def refresh(self) -> None:
         """Show the state as it is now."""
         state, key = self.state, self.state.current
-        with self.map.batch_update():
-            self.map.data[0].marker = drawing.markers(state)
+        markers = drawing.markers(state)
+        if markers != self._markers:
+            self._markers = markers
+            with self.map.batch_update():
+                self.map.data[0].marker = markers
         self.legend.value, self.status.value = drawing.legend(state), drawing.status(state)
         self.curve.value = drawing.coverage_svg(state.banded)
         self.slider.value, self.colouring.value = state.choice.budget, state.colour_by
-        self.table.rows = drawing.rows(state, *self._order)
-        self.table.order = list(self._order)
         self.table_note.value = drawing.table_note(state, *self._order)
-        self.table.marks = {k: mark for k in state.failures if (mark := state.mark(k))}
-        self.table.current = key
+        for name, value in self._table_traits().items():
+            setattr(self.table, name, value)
         self.buttons["pin"].description = "Unpin (p)" if state.mark(key) == "pinned" else "Pin (p)"
         self.buttons["exclude"].description = (
             "Include (x)" if state.mark(key) == "excluded" else "Exclude (x)"
         )
         self.buttons["undo"].disabled = not state.history
         if self.reader.key != key:
-            failure = state.failures[key]
-            facts = pattern_facts(state.patterns, key)
-            self.reader.key, self.reader.html = key, trace_html(failure.trajectory, failure, facts)
+            for name, value in self._trace_traits().items():
+                setattr(self.reader, name, value)
+
+    def _table_traits(self) -> dict[str, Any]:
+        state = self.state
+        return {
+            "rows": drawing.rows(state, *self._order),
+            "order": list(self._order),
+            "marks": {k: mark for k in state.failures if (mark := state.mark(k))},
+            "current": state.current,
+        }
+
+    def _trace_traits(self) -> dict[str, Any]:
+        key = self.state.current
+        failure, facts = self.state.failures[key], pattern_facts(self.state.patterns, key)
+        return {"key": key, "html": trace_html(failure.trajectory, failure, facts)}
 
 
 def pattern_facts(patterns: Patterns, key: str) -> list[tuple[str, str]]:
