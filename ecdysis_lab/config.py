@@ -34,7 +34,8 @@ class ExperimentConfig:
     subset : ``quarter``, ``all``, ``random-quarter`` or a ``subset.json`` that a person picked.
     debate : K of FDCR (the arm ``ecdysis-no-fdcr`` has none).
     reuse : take over results of training tasks whose replay shows the model nothing new.
-    confirm : repeats, on fresh seeds, in which an accepted candidate has to rise again.
+    confirm : repeats, on fresh seeds, in which an accepted candidate has to rise again (not in ``self-evolution``,
+        which judges an edit by its own task).
     noise_floor : A/A repeats of the start harness; with at least 2 the smallest gain that can be told is reported.
     paired : run the other models on the training tasks too, in the start harness; the accommodation ratio t needs
         them to tell a quirk of one model from a defect (``ecdysis-lab ratio RUN``).
@@ -99,10 +100,12 @@ class ExperimentConfig:
     @property
     def run_id(self) -> str:
         """Name that depends on the configuration only, so that starting it again continues it."""
-        kept = {
+        default = {f.name: f.default for f in fields(self)}
+        kept = {  # without what is as it is by default, so that a new setting renames no run
             k: v
             for k, v in asdict(self).items()
-            if k not in ("workers", "max_usd", "max_tokens", "max_seconds", "timeout_seconds")
+            if v != default[k]
+            and k not in ("workers", "max_usd", "max_tokens", "max_seconds", "timeout_seconds")
         }
         mark = hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:6]
         slug = re.sub(r"[^A-Za-z0-9._-]+", "-", self.model)

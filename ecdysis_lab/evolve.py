@@ -42,9 +42,13 @@ class Evolution:
         """Train what is missing of the arm; ``status.json`` tells how it ended. A run that is only read stays so."""
         if self.experiment is None:
             return
+        with self.run.locked():
+            self._train(self.experiment)
+
+    def _train(self, experiment: Experiment) -> None:
         self.run.write_status("running", run_id=self.run.run_id)
         try:
-            self.experiment.train(self.method)
+            experiment.train(self.method)
         except BaseException as why:
             stopped = isinstance(why, KeyboardInterrupt | BudgetExceeded)
             told = f"{type(why).__name__}: {why}"[:2000]

@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ecdysis_lab import harness, llm
+from ecdysis_lab import accounting, harness, llm
 from ecdysis_lab.config import ExperimentConfig
-from ecdysis_lab.records import LabError, Progress, Trajectory, Usage
-
-
-@dataclass
-class _Billing:
-    """Which trials this run paid for itself; the list survives a kill."""
-
-    path: Path
-    keys: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        if self.path.exists():
-            self.keys = set(self.path.read_text(encoding="utf-8").split())
-
-    def __call__(self, trajectory: Trajectory) -> None:
-        self.keys.add(trajectory.key)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(trajectory.key + "\n")
+from ecdysis_lab.records import LabError, Progress, Trajectory
 
 
 def start_of(config: ExperimentConfig) -> str:
@@ -74,9 +57,11 @@ class Experiment:
         self.train_tasks = bench.tasks("train", config.train_tasks, config.seed)
         self.test_tasks = bench.tasks("test", config.test_tasks, config.seed)
         self.config, self.progress = config, progress
-        self.run = RunFolder.open(root, run_id or config.run_id, asdict(config))
+        self.run = RunFolder.open(
+            root, run_id or config.run_id, asdict(config), defaults=asdict(ExperimentConfig())
+        )
         self.store = Store(root)
-        self.billing = _Billing(self.run.path("billed.txt"))
+        self.billing = accounting.billed(self.run)
         limits = (config.max_usd, config.max_tokens, config.max_seconds)
         limited = any(limit is not None for limit in limits)
         # In a file, so that a run that was stopped goes on counting where it was.
@@ -139,10 +124,11 @@ class Experiment:
             return None
         from ecdysis_lab.noise import noise_floor
 
-        session = self._session(self._train_config("a/a"))
+        session = self._session(self._train_config("noise-floor"))
         start = session.keep(harness.load(start_of(self.config)))
+        first = self.config.rounds * self.config.confirm  # the seeds before belong to the rounds
         repeats = [
-            session.rollout(start, f"repeat {i + 1}", seeds=session.config.fresh_seeds(i))
+            session.rollout(start, f"repeat {i + 1}", seeds=session.config.fresh_seeds(first + i))
             for i in range(self.config.noise_floor)
         ]
         # A task on which the user failed has no score there, and would count less in that repeat than in others.
@@ -168,8 +154,9 @@ class Experiment:
 
         config, start = self._train_config(""), harness.load(start_of(self.config))
         for model in self.config.models if self.config.paired else ():
-            rollout(self.setup(model), self.train_tasks, start, config.seeds, self.store, workers=self.workers,
-                    what=f"{model}: training tasks, for t", **self._shared)  # fmt: skip
+            found = rollout(self.setup(model), self.train_tasks, start, config.seeds, self.store,
+                            workers=self.workers, what=f"{model}: training tasks, for t", **self._shared)  # fmt: skip
+            accounting.rests_on(self.run, "paired").add(t.key for t in found)
 
     @property
     def _shared(self) -> dict[str, Any]:
@@ -251,9 +238,19 @@ class Experiment:
             }
             for arm, models in tested.items()
         }
-        used = self._used(trained, tested)
-        reviews = sum((Usage(**r.usage) for _, rounds in trained.values() for r in rounds), Usage())
-        total, paid = _total(used) + reviews, _total(self._billed(used)) + reviews
+        parts = {arm: self._trials(arm) for arm, (_, rounds) in trained.items() if rounds}
+        used = {
+            t.key: t
+            for ts in (*parts.values(), self._trials("noise-floor"), self._trials("paired"))
+            for t in ts
+        }
+        used |= {
+            t.key: t for models in tested.values() for ts in models.values() for t in ts if not t.reused_from
+        }
+        own = self.billing.keys
+        reviews = accounting.of_rounds([r for _, rounds in trained.values() for r in rounds])
+        total = accounting.total(used.values()) + reviews
+        paid = accounting.total(t for t in used.values() if t.key in own) + reviews
         return {
             "run_id": self.run.run_id,
             "commit": commit_hash(),
@@ -263,7 +260,16 @@ class Experiment:
             "train_model": self.config.model,
             "arms": arms,
             "harness": {arm: harness.hash for arm, (harness, _) in trained.items()},
-            "training": {arm: self._training(rounds, used) for arm, (_, rounds) in trained.items() if rounds},
+            "training": {
+                arm: accounting.training_block(
+                    trained[arm][1],
+                    trials,
+                    own,
+                    self.config.train_tasks,
+                    self.config.train_tasks * self.config.trials,
+                )
+                for arm, trials in parts.items()
+            },
             "wall_seconds": round(seconds, 1),
             "cost_usd": total.cost_usd,
             "billed_usd": paid.cost_usd,
@@ -285,59 +291,8 @@ class Experiment:
             return {}
         return {"difference_ci95": list(found["ci95"]), "paired_trials": found["n_pairs"]}
 
-    def _training(self, rounds: Sequence[Any], used: Sequence[Trajectory]) -> dict[str, Any]:
-        """What ``summary.json`` says about the training of one arm."""
-        hashes = _hashes(rounds) | {self._start_hash()}
-        trials = [t for t in used if t.trial.split == "train" and t.trial.harness in hashes]
-        reviews = sum((Usage(**r.usage) for r in rounds), Usage())
-        usage, paid = _total(trials) + reviews, _total(self._billed(trials)) + reviews
-        phases: dict[str, float] = {}
-        for r in rounds:
-            for phase, seconds in r.seconds.items():
-                phases[phase] = round(phases.get(phase, 0.0) + seconds, 3)
-        return {
-            "rounds": [asdict(r) for r in rounds],
-            "n_tasks": self.config.train_tasks,
-            "n_trials": self.config.train_tasks * self.config.trials,
-            "phase_seconds": phases,
-            "wall_seconds": round(sum(phases.values()), 1),
-            "editor_calls": sum(r.editor_calls for r in rounds),
-            "model_calls": usage.calls,
-            "cost_usd": usage.cost_usd,
-            "billed_usd": paid.cost_usd,
-            "prompt_tokens": usage.prompt_tokens,
-            "completion_tokens": usage.completion_tokens,
-        }
-
-    def _start_hash(self) -> str:
-        return harness.load(start_of(self.config)).hash
-
-    def _used(self, trained: Mapping[str, Any], tested: Mapping[str, Any]) -> list[Trajectory]:
-        """Every trial the experiment rests on, once; the store may hold those of other runs as well."""
-        found = {t.key: t for models in tested.values() for ts in models.values() for t in ts}
-        hashes = set().union(*(_hashes(rounds) for _, rounds in trained.values()))
-        if any(rounds for _, rounds in trained.values()):
-            c, setup = self.config, self.setup(self.config.model)
-            config = self._train_config("")
-            repeats = max(c.confirm, c.noise_floor)
-            seeds = [*config.seeds, *(s for i in range(repeats) for s in config.fresh_seeds(i))]
-            mine = sorted(hashes | {self._start_hash()})
-            keys = [setup.trial(t, h, seed).key for h in mine for t in self.train_tasks for seed in seeds]
-            found |= {t.key: t for t in self.store.trajectories(keys=keys) if not t.reused_from}
-        return list(found.values())
-
-    def _billed(self, used: Sequence[Trajectory]) -> list[Trajectory]:
-        """Those that this run had to run itself."""
-        return [t for t in used if t.key in self.billing.keys]
-
-
-def _hashes(rounds: Sequence[Any]) -> set[str]:
-    """Hashes of all harnesses that rounds ran trials of."""
-    return {h for r in rounds for h in (r.harness, r.candidate, *r.candidates) if h}
-
-
-def _total(trajectories: Sequence[Trajectory]) -> Usage:
-    return sum((u for t in trajectories for u in t.usage.values()), Usage())
+    def _trials(self, part: str) -> list[Trajectory]:
+        return accounting.trials_of(self.run, self.store, part)
 
 
 Printer = Callable[[str], None]

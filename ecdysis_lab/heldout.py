@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ecdysis_lab import llm
+from ecdysis_lab import accounting, llm
 from ecdysis_lab.config import ExperimentConfig, check_models, configure, smoke
 from ecdysis_lab.frozen import Frozen, find_frozen, training_block
 from ecdysis_lab.records import LabError, Progress, Trajectory, Usage
@@ -91,12 +91,17 @@ class Evaluation:
         self.run = RunFolder.open(
             root, run_id or f"test-{config.run_id}-{mark}", asdict(config) | {"frozen": hashes}
         )
-        self.store, self.new = Store(root), set[str]()
+        self.store, self.billing = Store(root), accounting.billed(self.run)
         limits = (config.max_usd, config.max_tokens, config.max_seconds)
-        self.budget = llm.Budget(*limits) if any(limit is not None for limit in limits) else None
+        limited = any(limit is not None for limit in limits)
+        self.budget = llm.Budget(*limits, path=self.run.path("spent.jsonl")) if limited else None
 
     def go(self) -> dict[str, Any]:
         """Run what is missing and write the summary; ``status.json`` tells how it ended."""
+        with self.run.locked():
+            return self._go()
+
+    def _go(self) -> dict[str, Any]:
         began = time.perf_counter()
         self.run.write_status("running", run_id=self.run.run_id)
         try:
@@ -126,7 +131,7 @@ class Evaluation:
             budget=self.budget,
             progress=self.progress,
             what=f"{frozen.arm} on {model}: test trials",
-            on_new=lambda t: self.new.add(t.key),
+            on_new=self.billing,
         )
 
     def _summary(
@@ -142,7 +147,7 @@ class Evaluation:
         }
         used = {t.key: t for models in tested.values() for ts in models.values() for t in ts}
         total = sum((u for t in used.values() for u in t.usage.values()), Usage())
-        paid = sum((u for k, t in used.items() if k in self.new for u in t.usage.values()), Usage())
+        paid = sum((u for k, t in used.items() if k in self.billing.keys for u in t.usage.values()), Usage())
         return {
             "run_id": self.run.run_id,
             "commit": commit_hash(),

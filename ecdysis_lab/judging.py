@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ecdysis_lab import gates
+from ecdysis_lab import harness as harnesses
 from ecdysis_lab.harness import Harness
 from ecdysis_lab.records import Candidate, Editor, Spec, Trajectory, Usage, Verdict
 from ecdysis_lab.session import Session
@@ -57,9 +58,7 @@ class Judge:
         while True:
             out = self.session.run.path(f"{self.session.folder(n)}/candidate-{calls}")
             with self.session.phase("edit"):
-                candidate = self.editor.edit(
-                    current.path, spec, emptied(out), first[1].reason if first else ""
-                )
+                candidate = self.edited(current, spec, out, first[1].reason if first else "")
             calls, usage = calls + 1, usage + candidate.usage
             if candidate.outcome != "edited" and first:
                 # The round is told by what was rejected, or the next debate would not hear of it.
@@ -75,6 +74,18 @@ class Judge:
                 return Judged(candidate, verdict, calls, usage, tuple(hashes))
             first = candidate, verdict
 
+    def edited(self, current: Harness, spec: Spec, out: Path, feedback: str = "") -> Candidate:
+        """The editor's candidate, or the one that it gave before this run was stopped: asked twice, it may differ."""
+        name = f"{out.relative_to(self.session.run.folder.resolve())}.json"
+        saved = self.session.run.read_json(name)
+        if saved and saved["feedback"] == feedback and saved["parent"] == current.hash and intact(out, saved):
+            made = {k: v for k, v in saved.items() if k != "feedback"}
+            usage, notes = Usage(**made["usage"]), tuple(made["notes"])
+            return Candidate(**{**made, "path": out, "usage": usage, "notes": notes})
+        candidate = self.editor.edit(current.path, spec, emptied(out), feedback)
+        self.session.run.write_json(name, {**asdict(candidate), "feedback": feedback})
+        return candidate
+
     def judge(self, n: int, current: Harness, candidate: Candidate, before: Sequence[Trajectory]) -> Verdict:
         """Verdict of the first gate that rejects, or of the last one."""
         s, child = self.session, gates.loaded(candidate)
@@ -86,7 +97,8 @@ class Judge:
         if rejected:
             return rejected
         silent = s.config.reuse
-        changed = {t.trial.task_id for t in before if not (silent and replays[t.key].unchanged)}
+        # A trial in which a hook broke is run again, or its fault would stay with every later candidate.
+        changed = {t.trial.task_id for t in before if t.faults or not (silent and replays[t.key].unchanged)}
         with s.phase("rerun"):
             after = s.rollout(child, f"round {n}: candidate", [t for t in s.tasks if t.id in changed])
         reused = [under(child, t) for t in before if t.trial.task_id not in changed]
@@ -102,7 +114,8 @@ class Judge:
         s, before, after = self.session, [], []
         with s.phase("rerun"):
             for repeat in range(s.config.confirm):
-                seeds, what = s.config.fresh_seeds(repeat), f"round {n}: confirmation {repeat + 1}"
+                seeds = s.config.fresh_seeds((n - 1) * s.config.confirm + repeat)
+                what = f"round {n}: confirmation {repeat + 1}"
                 before += s.rollout(current, f"{what}, parent", seeds=seeds)
                 after += s.rollout(child, f"{what}, candidate", seeds=seeds)
         again = gates.improvement_gate(before, after)
@@ -118,6 +131,11 @@ class Judge:
             reason=f"{first.reason}, but on fresh seeds {again.reason}",
             numbers=numbers,
         )
+
+
+def intact(folder: Path, saved: dict[str, Any]) -> bool:
+    """Whether a candidate folder is what it was when its record was written."""
+    return folder.is_dir() and harnesses.load(folder).hash == saved["hash"]
 
 
 def unchanged(candidate: Candidate) -> Verdict:

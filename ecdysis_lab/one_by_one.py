@@ -7,7 +7,7 @@ is what makes such edits narrow. Static policy and probe are kept, since they pr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -15,10 +15,9 @@ from ecdysis_lab import gates
 from ecdysis_lab import harness as harnesses
 from ecdysis_lab.context import Context, build_context
 from ecdysis_lab.harness import Harness
-from ecdysis_lab.judging import emptied, unchanged
+from ecdysis_lab.judging import Judge, unchanged
 from ecdysis_lab.records import (
     Candidate,
-    Editor,
     Failure,
     Pattern,
     Patterns,
@@ -79,10 +78,17 @@ class Edits:
 
 
 class OneByOne:
-    """Edits a harness failure by failure inside a session; goes on where it stopped."""
+    """Edits a harness failure by failure inside a session; goes on where it stopped.
 
-    def __init__(self, session: Session, editor: Editor) -> None:
-        self.session, self.editor = session, editor
+    Parameters
+    ----------
+    session : of the arm. judge : holds the editor. find : failures among trajectories, as the round finds them.
+    """
+
+    def __init__(
+        self, session: Session, judge: Judge, find: Callable[[list[Trajectory]], list[Failure]]
+    ) -> None:
+        self.session, self.judge, self.find = session, judge, find
 
     def run(
         self, n: int, current: Harness, failures: Sequence[Failure], before: Sequence[Trajectory]
@@ -119,6 +125,20 @@ class OneByOne:
         """Trials of an accepted edit, from the store."""
         return self._trials(n, harness, entry["task"]) if entry["verdict"] == "accepted" else []
 
+    def _up_to_date(
+        self, n: int, failure: Failure, current: Harness, latest: dict[tuple[str, int], Trajectory]
+    ) -> Failure | None:
+        """The failure as it is in the harness in force, or None where an earlier edit has mended it."""
+        task, seed = failure.task_id, failure.trajectory.trial.seed
+        if latest[task, seed].trial.harness != current.hash:
+            with self.session.phase("rollout"):
+                again = self._trials(n, current, task)
+            latest |= {(t.trial.task_id, t.trial.seed): t for t in again}
+        now = latest[task, seed]
+        if now.key == failure.key:
+            return failure
+        return next(iter(self.find([now])), None)
+
     def _one(
         self, n: int, i: int, current: Harness, failure: Failure, latest: dict[tuple[str, int], Trajectory]
     ) -> dict[str, Any]:
@@ -127,9 +147,11 @@ class OneByOne:
             "failure": failure.key, "task": failure.task_id, "parent": current.hash, "candidate": "",
             "harness": self.session.keep(current).hash, "gained": [], "editor_calls": 0,
         }  # fmt: skip
-        if latest[failure.task_id, failure.trajectory.trial.seed].success:
+        now = self._up_to_date(n, failure, current, latest)
+        if now is None:
             why = "an earlier edit mended it"
             return {**entry, "verdict": MENDED, "gate": "", "reason": why, "usage": asdict(Usage())}
+        failure = now
         with self.session.phase("review"):
             review = self._reviewer(n, i).review(self._context(failure, current))
         if review.spec is None:
@@ -137,7 +159,7 @@ class OneByOne:
             return {**entry, "verdict": "no_spec", "gate": "review", "reason": review.reason, "usage": usage}
         out = self.session.run.path(f"{self.session.folder(n)}/edit-{i}")
         with self.session.phase("edit"):
-            candidate = self.editor.edit(current.path, review.spec, emptied(out), "")
+            candidate = self.judge.edited(current, review.spec, out)
         with self.session.phase("gates"):
             verdict, after = self._verify(n, failure, candidate, latest)
         if verdict.accepted:

@@ -62,7 +62,9 @@ class TrainConfig:
         return tuple(self.seed * 1000 + i for i in range(self.trials))
 
     def fresh_seeds(self, repeat: int) -> tuple[int, ...]:
-        """Seeds of a repeated evaluation, from 0 on; no round has seen them."""
+        """Seeds of a repeated evaluation, from 0 on. Each round confirms on repeats of its own, since a harness that
+        was accepted on some seeds looks better on them than it is.
+        """
         first = self.seed * 1000 + FRESH_SEEDS + repeat * self.trials
         return tuple(range(first, first + self.trials))
 

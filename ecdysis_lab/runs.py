@@ -54,7 +54,14 @@ class RunFolder:
         self.run_id = folder.name
 
     @classmethod
-    def open(cls, root: Path | str, run_id: str, config: Mapping[str, Any], resume: bool = True) -> RunFolder:
+    def open(
+        cls,
+        root: Path | str,
+        run_id: str,
+        config: Mapping[str, Any],
+        resume: bool = True,
+        defaults: Mapping[str, Any] | None = None,
+    ) -> RunFolder:
         """Start a run, or continue one with the same config.
 
         Parameters
@@ -63,6 +70,7 @@ class RunFolder:
         run_id : letters, digits, ``.``, ``_`` and ``-``.
         config : what decides the result, JSON-like. Fields named in ``CHANGEABLE``, at any depth, may change.
         resume : whether an existing run may be continued.
+        defaults : values of fields that an older run's config may lack.
 
         Raises
         ------
@@ -80,6 +88,7 @@ class RunFolder:
                 f"run {run_id} exists in {run.folder}; continue it (resume) or choose another run id"
             )
         if old is not None:
+            old = {**json.loads(_dump({k: v for k, v in (defaults or {}).items() if k in new})), **old}
             changed = [line for name, line in _differences(old, new) if name.split(".")[-1] not in CHANGEABLE]
             if changed:
                 raise LabError(

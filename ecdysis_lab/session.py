@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from ecdysis_lab import benchmarks, gates, llm
+from ecdysis_lab import accounting, benchmarks, gates, llm
 from ecdysis_lab import harness as harnesses
 from ecdysis_lab.harness import Harness
 from ecdysis_lab.records import Candidate, LabError, Progress, Task, Trajectory, Verdict
@@ -41,6 +42,7 @@ class Session:
         self.bench = benchmarks.load(config.setup.benchmark)
         self.seat = seat_of(self.bench, config.setup.max_steps)
         self.tasks: list[Task] = self.bench.tasks("train", config.n_tasks, config.seed)
+        self.rests_on = accounting.rests_on(run, config.arm)
         self.seconds: dict[str, float] = {}
 
     def folder(self, n: int) -> str:
@@ -72,6 +74,7 @@ class Session:
             what=f"{self.config.arm} {what}",
             on_new=self.on_new,
         )
+        self.rests_on.add(t.key for t in found)
         broken = [t for t in found if t.status == "infra_error"]
         if broken:
             raise LabError(
@@ -81,10 +84,13 @@ class Session:
         return found
 
     def keep(self, harness: Harness) -> Harness:
-        """A copy of an accepted harness under its hash in the run folder."""
+        """A copy of an accepted harness under its hash in the run folder, there in whole or not at all."""
         folder = self.run.path(f"harness/{harness.hash}")
         if not folder.exists():
-            harnesses.copy(harness, folder)
+            half = folder.with_name(f".{harness.hash}")
+            shutil.rmtree(half, ignore_errors=True)
+            harnesses.copy(harness, half)
+            half.rename(folder)
         return harnesses.load(folder)
 
     @contextmanager

@@ -108,17 +108,11 @@ class Trainer:
     def _alone(self, n: int, current: Harness, before: Sequence[Trajectory]) -> RoundRecord:
         """A round of the arm that hands every failure to the editor by itself."""
         failures = self._failures(before)
-        edits = OneByOne(self.session, self.editor).run(n, current, failures, before)
+        edits = OneByOne(self.session, self.judge, self._failures).run(n, current, failures, before)
         words = [e["verdict"] for e in edits.done]
-        kept = words.count("accepted")
-        word = (
-            "accepted"
-            if kept
-            else "rejected"
-            if "rejected" in words
-            else "no_change"
-            if words
-            else "no_failures"
+        word = next(
+            (w for w in ("accepted", "rejected", "failed") if w in words),
+            "no_change" if words else "no_failures",
         )
         counts = ", ".join(f"{words.count(w)} {w}" for w in dict.fromkeys(words)) or "nothing fails"
         record = RoundRecord(

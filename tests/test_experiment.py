@@ -284,6 +284,23 @@ def test_a_model_of_any_name_makes_a_run_id() -> None:
     assert config.run_id.startswith("airline-vertex_ai-claude-3-5-sonnet-20240620-seed0-")
 
 
+def test_the_noise_floor_is_charged_to_the_run_and_to_no_arm(done: Experiment, tmp_path: Path) -> None:
+    plainly = read(done.run)
+    found = json.loads(json.dumps(Experiment(small(noise_floor=2), tmp_path).go()))
+    assert plain(found["training"]["ecdysis"]) == plain(plainly["training"]["ecdysis"])
+    assert found["prompt_tokens"] > plainly["prompt_tokens"]
+
+
+def test_a_run_of_an_older_lab_goes_on_under_its_name(tmp_path: Path) -> None:
+    first = Experiment(small(arms="direct", test_models="sim/small"), tmp_path)
+    config = first.run.read_json("config.json")
+    first.run.write_json("config.json", {k: v for k, v in config.items() if k not in ("paired", "confirm")})
+    again = Experiment(small(arms="direct", test_models="sim/small"), tmp_path)
+    assert again.run.folder == first.run.folder
+    with pytest.raises(LabError, match="confirm: 0 → 1"):
+        Experiment(small(arms="direct", test_models="sim/small", confirm=1), tmp_path, first.run.run_id)
+
+
 def test_a_start_that_finds_everything_done_keeps_the_wall_clock(done: Experiment) -> None:
     before = read(done.run)["wall_seconds"]
     assert before > 0

@@ -128,7 +128,10 @@ def test_each_limit_stops_the_run_and_a_higher_one_goes_on(
 
 def test_a_limit_in_dollars_stops_within_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    price = {"input_cost_per_token": 1e-5, "output_cost_per_token": 0.0}  # 100 tokens a call: a tenth of a cent
+    price = {
+        "input_cost_per_token": 1e-5,
+        "output_cost_per_token": 0.0,
+    }  # 100 tokens a call: a tenth of a cent
     store, tasks = Store(tmp_path), bench().tasks("test", 4, 0)
     with OpenAIServer(model) as server:
         params = llm.ModelParams(api_base=server.url, extra=price)

@@ -411,25 +411,44 @@ def test_a_spare_worker_is_ready_from_the_second_trial_on_and_serves_one_trial(m
     assert keeper._spare is None, "one spare, for the harness used last"
 
 
-def test_a_read_is_asked_once_until_something_may_have_changed(make: Make) -> None:
+def test_a_read_is_asked_once_in_a_hook(make: Make) -> None:
     asked: list[str] = []
 
     def read(tool: str, arguments: dict[str, Any]) -> Any:
         asked.append(tool)
         return {"n": [len(asked)]}
 
-    host = make(
-        read,
-        actions=check("found = view.read('get_order')\nfound['n'].append(9)\nreturn Refuse(str(found), 'x')"),
-    )
-    first = host.check(CALL, 9)
-    assert host.check(CALL, 9) == first == Refuse("{'n': [1, 9]}", "x"), "the second hook got its own copy"
-    host.add_done(Done(Call("get_order", {}), "{}", False))
-    assert host.check(CALL, 9) == first
-    host.add_done(Done(Call("cancel_order", {}), "{}", False))
-    assert host.check(CALL, 9) == Refuse("{'n': [2, 9]}", "x")
-    host.add_message("user", "and now?")
-    assert host.check(CALL, 9) == Refuse("{'n': [3, 9]}", "x")
+    source = "one, two = view.read('get_order'), view.read('get_order')\none['n'].append(9)\n"
+    host = make(read, actions=check(source + "return Refuse(str(one) + str(two), 'x')"))
+    assert host.check(CALL, 9) == Refuse("{'n': [1, 9]}{'n': [1]}", "x"), "each read gets its own copy"
+    assert host.check(CALL, 9) == Refuse("{'n': [2, 9]}{'n': [2]}", "x"), "the next hook asks again"
+    assert len(asked) == 2
+
+
+def test_a_spare_that_was_killed_is_replaced(make: Make) -> None:
+    harness, keeper = make(actions=check("return Allow()")).harness, spares.current()
+    for _ in range(2):
+        with Host(harness, "", TOOLS) as host:
+            assert host.check(CALL, 5) == Allow()
+        keeper.settle()
+    assert keeper._spare is not None
+    pid = keeper._spare.pid
+    os.kill(pid, signal.SIGKILL)
+    assert _gone([pid])
+    with Host(harness, "", TOOLS) as host:
+        assert host.check(CALL, 5) == Allow()
+        assert host._worker is not None and host._worker.pid != pid
+
+
+def test_a_worker_that_was_killed_from_outside_is_no_fault_of_the_harness(make: Make) -> None:
+    host = make(actions=check("return Allow()"))
+    assert host.check(CALL, 5) == Allow()
+    assert host._worker is not None
+    os.kill(host._worker.pid, signal.SIGKILL)
+    with pytest.raises(HostError, match="killed from outside"):
+        for _ in range(50):
+            host.check(CALL, 5)
+            time.sleep(0.01)
 
 
 def test_a_forgotten_worker_is_killed_even_inside_an_exchange(make: Make) -> None:

@@ -45,7 +45,7 @@ STAGES = (
     "metrics noise",
     "leak gates",
     "check",
-    "rounds session judging one_by_one train",
+    "rounds accounting session judging one_by_one train",
     "evaluate",
     "config results pool frozen heldout collect",
     "accommodation accommodation_run agreement",

@@ -526,14 +526,14 @@ def test_edits_build_on_each_other_and_each_has_a_ledger_line(alone: Any) -> Non
 
 
 def test_an_edit_is_verified_on_its_own_task_only(alone: Any) -> None:
+    """Besides, a task is brought up to date before its failure is handed over: that too runs this task only."""
     lab, _ = alone
     edits = lab.run.read_json("rounds/self-evolution-1/edits.json")
-    start = harness.load("empty").hash
-    ran = {(t.trial.harness, t.trial.task_id) for t in lab.store.trajectories() if t.trial.harness != start}
-    asked = {(e["candidate"], e["task"]) for e in edits if e["candidate"]}
-    mine = {pair for pair in ran if pair[0] in {e["candidate"] for e in edits}}
-    assert mine <= asked
-    assert sum(lab.ran.values()) == 2 * len(mine), "two trials of one task for each edit that was tried"
+    ran = {(t.trial.harness, t.trial.task_id) for t in lab.store.trajectories(keys=list(lab.ran))}
+    tried = {(e["candidate"], e["task"]) for e in edits if e["candidate"]}
+    current = {(e["parent"], e["task"]) for e in edits}
+    assert ran <= tried | current
+    assert sum(lab.ran.values()) == 2 * len(ran), "two trials of one task each time"
 
 
 @pytest.mark.parametrize("where", ["edit", "verify", "write_json"])
@@ -554,6 +554,56 @@ def test_one_by_one_goes_on_after_a_stop(
     assert [(e["edit"], e["verdict"]) for e in lab.run.ledger()] == [
         (e["edit"], e["verdict"]) for e in alone[0].run.ledger()
     ]
+
+
+def test_an_edit_that_does_nothing_earns_nothing_from_an_earlier_one(done: Any, tmp_path: Path) -> None:
+    """Each failure is looked at in the harness in force, not in the one that the round began with."""
+    human = (harness.SHIPPED / "airline" / "actions.py").read_text()
+    Scripted.sources, Scripted.feedback = [human, *(f"{human}\n# {i}\n" for i in range(40))], []
+    lab = Lab(tmp_path, done[0], rounds=1, arm="self-evolution", method="one-by-one",
+              editor=f"{__name__}:Scripted")  # fmt: skip
+    lab.train()
+    words = [e["verdict"] for e in lab.run.read_json("rounds/self-evolution-1/edits.json")]
+    assert words.count("accepted") == 1 and "mended" in words, words
+
+
+def test_an_editor_that_was_asked_is_not_asked_again(
+    done: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab(tmp_path, done[0], rounds=1)
+    monkeypatch.setattr(gates, "replays_of", Once(gates.replays_of))
+    with pytest.raises(KeyboardInterrupt):
+        lab.train()
+
+    def again(*args: Any, **named: Any) -> Any:
+        raise AssertionError("asked again")
+
+    monkeypatch.setattr(RulesEditor, "edit", again)
+    (record,) = lab.train().rounds
+    assert plain(record) == plain(done[1].rounds[0])
+
+
+def test_a_harness_is_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab(tmp_path)
+    session = Session(lab.config, RunFolder.open(tmp_path, "run", {}), Store(tmp_path))
+    human, real = harness.load("airline"), harness.copy
+
+    def half(source: Any, out: Path) -> Any:
+        real(source, out)
+        (out / "actions.py").unlink()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(harness, "copy", half)
+    with pytest.raises(KeyboardInterrupt):
+        session.keep(human)
+    monkeypatch.setattr(harness, "copy", real)
+    assert session.keep(human).hash == human.hash
+
+
+def test_each_round_confirms_on_seeds_of_its_own() -> None:
+    made = config(confirm=2)
+    seeds = [made.fresh_seeds((n - 1) * made.confirm + repeat) for n in (1, 2) for repeat in (0, 1)]
+    assert seeds == [(2100, 2101), (2102, 2103), (2104, 2105), (2106, 2107)]
 
 
 def test_no_debate_means_one_voice_before_the_moderator(done: Any, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ class LiteLLMEditor:
 
         Raises
         ------
-        ecdysis_lab.llm.PermanentError, BudgetExceeded: the model cannot be asked.
+        ecdysis_lab.llm.PermanentError, TransientError, BudgetExceeded: the model cannot be asked.
         LabError: ``out`` already holds something.
         """
         parent = harnesses.load(harness)
@@ -91,7 +91,7 @@ class LiteLLMEditor:
         for _ in range(2):
             try:
                 answer = llm.complete("editor", self.model, messages, params=self.params, budget=self.budget)
-            except (llm.TransientError, llm.ContentError) as error:
+            except llm.ContentError as error:
                 return messages, staging.Edit(
                     {}, usage + error.usage, (), f"the model did not answer: {error}"
                 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import time
@@ -113,6 +114,12 @@ class Worker:
         """Whether it can still be asked."""
         return self._finalizer.alive
 
+    @property
+    def waits(self) -> bool:
+        """Whether it can be asked, and its process still holds its end of the pipe."""
+        # An idle worker says nothing: what can be read from it now is the end of the pipe.
+        return self.alive and not select.select([self.channel], [], [], 0)[0]
+
     def _value(self, answer: dict[str, Any]) -> Any:
         problem = answer.get("fault")
         if problem is None:
@@ -186,6 +193,10 @@ class Worker:
             raise client.HostError("the worker was lost")
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
+            if (
+                number == signal.SIGKILL
+            ):  # seccomp keeps a harness from sending signals; we had not sent this one
+                raise client.HostError("a sandbox worker was killed from outside (out of memory?)")
             kind = "cpu" if number == signal.SIGXCPU else "exit"
             return HarnessFault(
                 kind, self.hook, "", 0, f"the worker was ended by {signal.Signals(number).name}"

@@ -40,7 +40,7 @@ class Caretaker:
         with self._lock:
             again = self._key == recipe.key
             spare, self._spare, self._key = self._spare, None, recipe.key
-        if spare is not None and not (again and spare.alive and spare.server is client.current()):
+        if spare is not None and not (again and spare.waits and spare.server is client.current()):
             self.bury(spare)
             spare = None
         worker = spare or recipe.make()

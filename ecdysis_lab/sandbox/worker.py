@@ -46,9 +46,7 @@ class _Worker:
         self.policy, self.limit = "", 0
         self.tools: list[dict[str, Any]] = []
         self.kinds: dict[str, str] = {}
-        self.known: dict[
-            str, str
-        ] = {}  # answers of reads, as JSON text, until something may have changed them
+        self.known: dict[str, str] = {}  # answers of this hook's reads, as JSON text
 
     def run(self) -> NoReturn:
         """Serve until the channel closes."""
@@ -84,9 +82,7 @@ class _Worker:
     def do_hook(self, request: dict[str, Any]) -> Any:
         self.messages += request["messages"]
         self.done += request["done"]
-        acted = any(self.kinds.get(done[0]) != "read" for done in request["done"])
-        if acted or any(message["role"] == "user" for message in request["messages"]):
-            self.known.clear()
+        self.known.clear()
         hook, arguments = request["hook"], request["arguments"]
         if hook not in self.functions:
             raise _Contract(f"{hook} is not a function")
@@ -111,7 +107,7 @@ class _Worker:
         )
 
     def read(self, i: int, tool: str, arguments: dict[str, Any]) -> Any:
-        """A read-only tool's answer, from the host unless nothing can have changed since it was last asked."""
+        """A read-only tool's answer, asked of the host once in a hook."""
         key = json.dumps([tool, arguments], sort_keys=True, default=repr)
         if key in self.known:
             return json.loads(self.known[key])
