@@ -123,7 +123,7 @@ class Host:
     def close(self) -> None:
         """End the worker, without waiting for its end; the host must not be used afterwards."""
         if self._worker is not None:
-            spares.current().bury(self._worker)
+            spares.current().bury(self._worker, self._recipe)
             self._worker = None
 
     def start(self) -> None:

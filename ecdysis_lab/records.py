@@ -482,6 +482,10 @@ class Agent(Protocol):
         """Answer tool results: an assistant message with text or calls."""
         ...
 
+    def close(self) -> None:
+        """The conversation is over; may be called again."""
+        ...
+
 
 class Benchmark(Protocol):
     """A set of tasks with an official scorer."""

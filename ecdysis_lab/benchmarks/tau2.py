@@ -181,6 +181,7 @@ class Tau2:
         except (llm.TransientError, UserFailed) as why:
             status = "user_fault" if isinstance(why, UserFailed) else "infra_error"
             return _unscored(trial, status, str(why), user, time.perf_counter() - began)
+        agent.close()  # its process can end, and the next be made ready, while this one is scored
         messages = from_tau2(simulation.messages)
         reward = self.evaluate(simulation, task.id)
         # A refused call is in the agent's own context only; giving up after it is no fault of the user's.

@@ -1,7 +1,7 @@
-"""One worker ready before it is asked for, and the old ones ended aside: a trial waits for neither.
+"""Workers ready before they are asked for, and the old ones ended aside: a trial waits for neither.
 
 A worker serves one trial and no other. What is done early is only what no trial has a part in: the fork, the
-sandbox's lines, loading the harness. A spare is made from the second trial in a row of one harness on, so a harness
+sandbox's lines, loading the harness. Spares are made from the second trial in a row of one harness on, so a harness
 that is used once costs one worker.
 """
 
@@ -19,37 +19,48 @@ from ecdysis_lab.sandbox.client import HostError
 from ecdysis_lab.sandbox.pipe import HarnessFault, Worker
 from ecdysis_lab.sandbox.ready import Recipe
 
+DEPTH = 2  # trials may follow one another faster than a worker is made ready
+
 
 class Caretaker:
-    """Keeps one spare worker for the recipe used last; one thread does its errands in order."""
+    """Keeps spare workers for the recipe used last; one thread does its errands in order."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._errands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._key: object = None
-        self._spare: Worker | None = None
+        self._spares: list[Worker] = []
+        self._repeated = False
         threading.Thread(target=self._work, daemon=True, name="harness-caretaker").start()
 
     def take(self, recipe: Recipe) -> Worker:
-        """A ready worker: the spare one where it fits, else a new one.
+        """A ready worker: a spare one where one fits, else a new one.
 
         Raises
         ------
         HarnessFault, HostError: as :meth:`Recipe.make`.
         """
         with self._lock:
-            again = self._key == recipe.key
-            spare, self._spare, self._key = self._spare, None, recipe.key
-        if spare is not None and not (again and spare.waits and spare.server is client.current()):
+            self._repeated = self._key == recipe.key
+            others = [] if self._repeated else self._spares
+            self._spares = self._spares if self._repeated else []
+            self._key = recipe.key
+        for other in others:
+            self.bury(other)
+        while self._spares:
+            spare = self._spares.pop(0)
+            if spare.waits and spare.server is client.current():
+                return spare
             self.bury(spare)
-            spare = None
-        worker = spare or recipe.make()
-        if again:
-            self._errands.put(lambda: self._prepare(recipe))
-        return worker
+        return recipe.make()
 
-    def bury(self, worker: Worker) -> None:
-        """End a worker without waiting for it."""
+    def bury(self, worker: Worker, recipe: Recipe | None = None) -> None:
+        """End a worker without waiting for it; then make spares of ``recipe``, where trials repeat it.
+
+        They are made when a trial has ended, since making one beside a trial slows the hooks of that trial.
+        """
+        if recipe is not None and self._repeated:
+            self._errands.put(lambda: self._prepare(recipe))
         self._errands.put(worker.close)
 
     def settle(self) -> None:
@@ -59,27 +70,27 @@ class Caretaker:
         done.wait()
 
     def drop(self) -> None:
-        """End the spare worker; the next trial makes its own."""
+        """End all spares; the next trial makes its own."""
         with self._lock:
-            spare, self._spare, self._key = self._spare, None, None
-        if spare is not None:
+            spares, self._spares, self._key = self._spares, [], None
+        for spare in spares:
             spare.close()
 
     def _prepare(self, recipe: Recipe) -> None:
-        if not self._wants(recipe):
-            return
-        try:
-            spare = recipe.make()
-        except (HarnessFault, HostError):
-            return  # the trial that needs a worker meets the fault itself
-        with self._lock:
-            if self._wants(recipe):
-                self._spare = spare
-                return
-        spare.close()
+        while self._wants(recipe):
+            try:
+                spare = recipe.make()
+            except (HarnessFault, HostError):
+                return  # the trial that needs a worker meets the fault itself
+            with self._lock:
+                kept = self._wants(recipe)
+                if kept:
+                    self._spares.append(spare)
+            if not kept:
+                spare.close()
 
     def _wants(self, recipe: Recipe) -> bool:
-        return self._spare is None and self._key == recipe.key
+        return self._key == recipe.key and len(self._spares) < DEPTH
 
     def _work(self) -> None:
         while True:
