@@ -140,7 +140,9 @@ def training_block(frozen: Frozen) -> dict[str, Any]:
     summary = frozen.run.read_json("summary.json") or {}
     if frozen.arm in summary.get("training", {}):
         return dict(summary["training"][frozen.arm])
-    names = sorted(frozen.run.folder.glob(f"rounds/{frozen.arm}-[0-9]*/record.json"), key=lambda p: p.parent.name)
+    names = sorted(
+        frozen.run.folder.glob(f"rounds/{frozen.arm}-[0-9]*/record.json"), key=lambda p: p.parent.name
+    )
     rounds = [frozen.run.read_json(str(p.relative_to(frozen.run.folder))) for p in names]
     rounds.sort(key=lambda r: int(r["round"]))
     phases: dict[str, float] = {}

@@ -122,10 +122,15 @@ class _Policy:
                     yield Problem(self.file, getattr(node, "lineno", 0), what)
 
     def _hooks(self) -> Iterator[tuple[int, str]]:
-        for block in (n for n in self.tree.body if isinstance(n, ast.If | ast.Try | ast.With | ast.For | ast.While)):
+        for block in (
+            n for n in self.tree.body if isinstance(n, ast.If | ast.Try | ast.With | ast.For | ast.While)
+        ):
             for node in ast.walk(block):
                 if isinstance(node, ast.FunctionDef) and node.name in HOOKS:
-                    yield node.lineno, f"{node.name} stands inside a block; a hook is defined at the top level only"
+                    yield (
+                        node.lineno,
+                        f"{node.name} stands inside a block; a hook is defined at the top level only",
+                    )
         for node in self.tree.body:
             if isinstance(node, ast.FunctionDef) and node.name in HOOKS:
                 layer, arity = HOOKS[node.name]
