@@ -150,9 +150,10 @@ class Trainer:
         if self.config.subset == "random-quarter":
             return random_quarter(failures, -(-len(failures) // 4), seed)
         quarter = pick_quarter(failures, patterns, seed=seed)
-        return (
-            quarter if self.config.subset == "quarter" else from_file(self.config.subset, failures, quarter)
-        )
+        if self.config.subset == "quarter":
+            return quarter
+        # The pick belongs to the first round's failures; where none of it fails later on, the quarter stands in.
+        return from_file(self.config.subset, failures, quarter if n > 1 else None)
 
     def _rejected(self, n: int) -> list[str]:
         """Proposals of earlier rounds that a gate rejected, so that the debate does not repeat them."""

@@ -492,6 +492,14 @@ def test_a_persons_pick_is_what_the_review_reads(done: Any, tmp_path: Path) -> N
     assert ([p["key"] for p in saved["picks"]], saved["origin"]) == (picked, "person")
 
 
+def test_a_pick_of_other_failures_is_refused_in_the_first_round(done: Any, tmp_path: Path) -> None:
+    path = tmp_path / "subset.json"
+    subset = done[0].run.read_json("rounds/ecdysis-1/subset.json")
+    path.write_text(json.dumps({**subset, "picks": [{"key": "0" * 64, "gain": 0.0, "reason": "mine"}]}))
+    with pytest.raises(LabError, match="subset.json"):
+        Lab(tmp_path / "mine", done[0], rounds=1, subset=str(path)).train()
+
+
 # -- one by one -------------------------------------------------------------------------------------------------------
 
 
