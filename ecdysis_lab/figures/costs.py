@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from ecdysis_lab.figures.labels import count, spread, trials_text
 from ecdysis_lab.figures.style import (
     INK,
-    SOFT,
     arm_axis,
     arm_colour,
     arm_label,
@@ -166,8 +165,7 @@ def phases(frame: pd.DataFrame) -> go.Figure:
 
     Returns
     -------
-    Stacked bars in seconds, minutes or hours; the total stands behind each bar, with its ratio to
-    ``self-evolution`` where that arm is in the table.
+    Stacked bars in seconds, minutes or hours; the total stands behind each bar.
 
     Raises
     ------
@@ -188,15 +186,16 @@ def phases(frame: pd.DataFrame) -> go.Figure:
         rows = frame[frame["phase"] == name].groupby("arm")["seconds"].sum() / scale
         colour = PHASE_COLOURS.get(name) or next(spare)
         fig.add_traces([_phase_bar(name, colour, [float(rows.get(a, 0.0)) for a in arms], widest, unit)])
-    notes, norm = [], total.get("self-evolution")
+    notes = []
     for y, arm in enumerate(arms):
-        ratio = f" ({total[arm] / norm:.2f}× self-evolution)" if norm and arm != "self-evolution" else ""
-        text = f"<b>{total[arm] / scale:.3g} {unit}</b><span style='color:{SOFT}'>{ratio}</span>"
+        text = f"<b>{total[arm] / scale:.3g} {unit}</b>"
         notes.append(note(text, x=total[arm] / scale, y=y, xanchor="left", xshift=6))
     fig.update_xaxes(axis(f"wall clock of training ({unit})", range=[0, 1.34 * widest]))
     fig.update_yaxes(arm_axis(arms))
     counted = {"n_tasks", "n_trials"} <= set(frame.columns)
     key = "Phases in the order of the flow" + (f"; {trials_text(frame)} a rollout" if counted else "")
+    # Arms share trials: a ratio of these clocks would compare who came first.
+    key += "; what another arm had run already took no time" if len(arms) > 1 else ""
     fig.update_layout(base("Time by phase of training", key, l=156, t=124), annotations=notes)
     legend = {
         "orientation": "h",
