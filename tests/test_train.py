@@ -496,7 +496,7 @@ def test_a_pick_of_other_failures_is_refused_in_the_first_round(done: Any, tmp_p
     path = tmp_path / "subset.json"
     subset = done[0].run.read_json("rounds/ecdysis-1/subset.json")
     path.write_text(json.dumps({**subset, "picks": [{"key": "0" * 64, "gain": 0.0, "reason": "mine"}]}))
-    with pytest.raises(LabError, match="subset.json"):
+    with pytest.raises(LabError, match=r"subset\.json"):
         Lab(tmp_path / "mine", done[0], rounds=1, subset=str(path)).train()
 
 
