@@ -207,6 +207,9 @@ def _attempt(request: dict[str, Any], timeout_seconds: float) -> tuple[Completio
     model, simulated = request["model"], request["model"].startswith("sim/")
     once = {"timeout": timeout_seconds, "num_retries": 0, "max_retries": 0, "drop_params": True}
     ask = functools.partial(_litellm().completion, **request, **once)
+    # τ² switches this on for the whole process when it is imported, and LiteLLM then sends a request that the server
+    # rejected (422) once more with other parameters.
+    _litellm().drop_params = False
     started = time.perf_counter()
     failure: LLMError | None = None
     try:

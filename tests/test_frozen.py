@@ -114,7 +114,8 @@ def test_evaluation_leaves_a_summary_like_an_experiment_s(trained, tmp_path):
     assert summary["harness"]["ecdysis"] == trained[2] and summary["trained_by"] == {"ecdysis": "r1"}
     assert summary["training"]["ecdysis"]["wall_seconds"] == 6.0 and summary["train_model"] == "sim/medium"
     again = Evaluation(config, found, tmp_path)
-    assert again.go()["arms"] == summary["arms"] and again.new == set()
+    paid = set(again.billing.keys)
+    assert again.go()["arms"] == summary["arms"] and again.billing.keys == paid != set()
     status = json.loads((again.run.folder / "status.json").read_text())
     assert status["state"] == "done"
 

@@ -520,6 +520,8 @@ def test_a_server_that_died_is_an_infrastructure_error_and_the_next_trial_gets_a
 
 
 def test_an_exchange_that_breaks_off_does_not_answer_the_next_one(make: Make) -> None:
+    spares.current().drop()
+    spares.current().settle()
     server = client.current()
 
     class Interrupting:
