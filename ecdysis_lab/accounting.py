@@ -7,11 +7,14 @@ trials in ``cost_usd``, and for those that the run ran itself in ``billed_usd``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ecdysis_lab.budget import Budget
+from ecdysis_lab.errors import BudgetExceeded
 from ecdysis_lab.records import Trajectory, Usage
 from ecdysis_lab.rounds import RoundRecord
 from ecdysis_lab.store import RunFolder, Store
@@ -55,6 +58,35 @@ def trials_of(run: RunFolder, store: Store, part: str) -> list[Trajectory]:
     """Those trials, but for results that were taken over: they cost nothing."""
     keys = sorted(rests_on(run, part).keys)
     return [t for t in store.trajectories(keys=keys) if not t.reused_from]
+
+
+def budget_of(run: RunFolder, limits: tuple[float | None, int | None, float | None]) -> Budget | None:
+    """Budget of a run, or None without a limit. It is kept in a file: a run that was stopped goes on counting."""
+    return Budget(*limits, path=run.path("spent.jsonl")) if any(v is not None for v in limits) else None
+
+
+@contextmanager
+def at_work(run: RunFolder, **done: Any) -> Iterator[None]:
+    """Work on a run alone; ``status.json`` tells that it runs and how it ended.
+
+    Parameters
+    ----------
+    run : the run folder. done : what the status of a finished run says besides.
+
+    Raises
+    ------
+    LabError: another process works on the run.
+    """
+    with run.locked():
+        run.write_status("running", run_id=run.run_id)
+        try:
+            yield
+        except BaseException as why:
+            stopped = isinstance(why, KeyboardInterrupt | BudgetExceeded)
+            told = f"{type(why).__name__}: {why}"[:2000]
+            run.write_status("interrupted" if stopped else "failed", error=told)
+            raise
+        run.write_status("done", run_id=run.run_id, **done)
 
 
 def total(trajectories: Iterable[Trajectory]) -> Usage:

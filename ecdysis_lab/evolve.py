@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ecdysis_lab import accounting
 from ecdysis_lab.accommodation_run import rounds_of
-from ecdysis_lab.config import ARMS, check_models, configure
+from ecdysis_lab.config import ARMS, UNTRAINED, check_models, configure
 from ecdysis_lab.experiment import Experiment
-from ecdysis_lab.llm import BudgetExceeded
 from ecdysis_lab.records import LabError, Progress
 from ecdysis_lab.store import RunFolder, Store
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SMOKE_TASKS = 12  # of fewer, no pattern recurs, and there would be no edit to read
-UNTRAINED = ("direct", "human")
 METHODS = tuple(arm for arm in ARMS if arm not in UNTRAINED)
 
 
@@ -42,19 +41,8 @@ class Evolution:
         """Train what is missing of the arm; ``status.json`` tells how it ended. A run that is only read stays so."""
         if self.experiment is None:
             return
-        with self.run.locked():
-            self._train(self.experiment)
-
-    def _train(self, experiment: Experiment) -> None:
-        self.run.write_status("running", run_id=self.run.run_id)
-        try:
-            experiment.train(self.method)
-        except BaseException as why:
-            stopped = isinstance(why, KeyboardInterrupt | BudgetExceeded)
-            told = f"{type(why).__name__}: {why}"[:2000]
-            self.run.write_status("interrupted" if stopped else "failed", error=told)
-            raise
-        self.run.write_status("done", run_id=self.run.run_id, trained=self.method)
+        with accounting.at_work(self.run, trained=self.method):
+            self.experiment.train(self.method)
 
     def records(self) -> list[dict[str, Any]]:
         """Records of the arm's rounds, in order."""

@@ -8,9 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ecdysis_lab import accounting, harness, llm
-from ecdysis_lab.config import ExperimentConfig
+from ecdysis_lab import accounting, harness
+from ecdysis_lab.config import UNTRAINED, ExperimentConfig
 from ecdysis_lab.records import LabError, Progress, Trajectory
+from ecdysis_lab.tested import Tested, arms_block, trials_by_model
 
 
 def start_of(config: ExperimentConfig) -> str:
@@ -62,11 +63,7 @@ class Experiment:
         )
         self.store = Store(root)
         self.billing = accounting.billed(self.run)
-        limits = (config.max_usd, config.max_tokens, config.max_seconds)
-        limited = any(limit is not None for limit in limits)
-        # In a file, so that a run that was stopped goes on counting where it was.
-        self.budget = llm.Budget(*limits, path=self.run.path("spent.jsonl")) if limited else None
-        self.phases: dict[str, float] = {}
+        self.budget = accounting.budget_of(self.run, config.limits)
 
     def go(self) -> dict[str, Any]:
         """Train, test, and write the summary; ``status.json`` tells how it ended.
@@ -76,28 +73,18 @@ class Experiment:
         LabError: another process works on this run, or training trials cannot be scored.
         ecdysis_lab.llm.BudgetExceeded: a limit is reached; the same run goes on with a higher one.
         """
-        with self.run.locked():
-            return self._go()
-
-    def _go(self) -> dict[str, Any]:
-        began = time.perf_counter()
-        self.run.write_status("running", run_id=self.run.run_id)
-        try:
-            floor = self._noise_floor()
-            trained = {arm: self.train(arm) for arm in self.config.arms}
-            self._pair_models()
-            tested = {arm: self._test(arm, harness) for arm, (harness, _) in trained.items()}
-            summary = self._summary(trained, tested, self._worked(time.perf_counter() - began))
-            summary |= {} if floor is None else {"noise_floor": floor}
+        began, summary = time.perf_counter(), None
+        with accounting.at_work(self.run):
+            try:
+                floor = self._noise_floor()
+                trained = {arm: self.train(arm) for arm in self.config.arms}
+                self._pair_models()
+                tested = {arm: self._test(arm, frozen) for arm, (frozen, _) in trained.items()}
+                summary = self._summary(trained, tested)
+            finally:
+                seconds = self._worked(time.perf_counter() - began)
+            summary |= {"wall_seconds": round(seconds, 1)} | ({} if floor is None else {"noise_floor": floor})
             self.run.write_json("summary.json", summary)
-        except BaseException as why:
-            stopped = isinstance(why, KeyboardInterrupt | llm.BudgetExceeded)
-            self.run.write_status(
-                "interrupted" if stopped else "failed", error=f"{type(why).__name__}: {why}"[:2000]
-            )
-            self._worked(time.perf_counter() - began)
-            raise
-        self.run.write_status("done", run_id=self.run.run_id)
         return summary
 
     def _worked(self, seconds: float) -> float:
@@ -110,13 +97,6 @@ class Experiment:
         return float(before["seconds"])
 
     # -- stages ------------------------------------------------------------------------------------------------
-
-    def setup(self, model: str) -> Any:
-        """Rollout setup for a model."""
-        from ecdysis_lab.rollout import Setup
-
-        user, params = self.config.user_model, self.config.params
-        return Setup(self.config.benchmark, model, user, params(model), params(user))
 
     def _noise_floor(self) -> dict[str, Any] | None:
         """A/A: the start harness again and again on fresh seeds, and the smallest gain that stands out of that."""
@@ -140,7 +120,7 @@ class Experiment:
 
     def train(self, arm: str) -> tuple[Any, list[Any]]:
         """Train one arm, or read it back: (frozen harness, round records)."""
-        if arm in ("direct", "human"):
+        if arm in UNTRAINED:
             return harness.load({"direct": "empty", "human": self.config.domain}[arm]), []
         from ecdysis_lab.train import Trainer
 
@@ -154,8 +134,9 @@ class Experiment:
 
         config, start = self._train_config(""), harness.load(start_of(self.config))
         for model in self.config.models if self.config.paired else ():
-            found = rollout(self.setup(model), self.train_tasks, start, config.seeds, self.store,
-                            workers=self.workers, what=f"{model}: training tasks, for t", **self._shared)  # fmt: skip
+            what, setup = f"{model}: training tasks, for t", self.config.setup(model)
+            found = rollout(setup, self.train_tasks, start, config.seeds, self.store,
+                            workers=self.config.at_a_time, what=what, **self._shared)  # fmt: skip
             accounting.rests_on(self.run, "paired").add(t.key for t in found)
 
     @property
@@ -174,7 +155,7 @@ class Experiment:
         c = self.config
         return TrainConfig(
             arm=arm,
-            setup=self.setup(c.model),
+            setup=c.setup(c.model),
             method="one-by-one" if arm == "self-evolution" else "round",
             start=start_of(self.config),
             n_tasks=c.train_tasks,
@@ -192,52 +173,18 @@ class Experiment:
             editor=c.editor,
             embedder=c.embedder,
             context_tokens=c.context_tokens,
-            workers=self.workers,
+            workers=self.config.at_a_time,
         )
 
-    @property
-    def workers(self) -> int:
-        """Trials at a time."""
-        import os
-
-        return self.config.workers or os.cpu_count() or 1
-
-    def _test(self, arm: str, harness: Any) -> dict[str, list[Trajectory]]:
+    def _test(self, arm: str, frozen: Any) -> dict[str, list[Trajectory]]:
         """Test trajectories by model, in the frozen harness."""
-        from ecdysis_lab.rollout import rollout
-
-        seeds = [self.config.seed * 1000 + 500 + i for i in range(self.config.trials)]
-        return {
-            model: rollout(
-                self.setup(model),
-                self.test_tasks,
-                harness,
-                seeds,
-                self.store,
-                workers=self.workers,
-                budget=self.budget,
-                progress=self.progress,
-                what=f"{arm} on {model}: test trials",
-                on_new=self.billing,
-            )
-            for model in self.config.models
-        }
+        return trials_by_model(self.config, arm, frozen, self.test_tasks, self.store, **self._shared)
 
     # -- summary -----------------------------------------------------------------------------------------------
 
-    def _summary(
-        self, trained: Mapping[str, Any], tested: Mapping[str, Any], seconds: float
-    ) -> dict[str, Any]:
-        from ecdysis_lab.evaluate import summarise
+    def _summary(self, trained: Mapping[str, Any], tested: Tested) -> dict[str, Any]:
         from ecdysis_lab.store import commit_hash
 
-        arms = {
-            arm: {
-                model: summarise(ts, seed=self.config.seed) | self._gain(tested, arm, model)
-                for model, ts in models.items()
-            }
-            for arm, models in tested.items()
-        }
         parts = {arm: self._trials(arm) for arm, (_, rounds) in trained.items() if rounds}
         used = {
             t.key: t
@@ -258,7 +205,7 @@ class Experiment:
             "simulated": self.config.simulated,
             "benchmark": self.config.benchmark,
             "train_model": self.config.model,
-            "arms": arms,
+            "arms": arms_block(tested, self.config.seed),
             "harness": {arm: harness.hash for arm, (harness, _) in trained.items()},
             "training": {
                 arm: accounting.training_block(
@@ -270,26 +217,11 @@ class Experiment:
                 )
                 for arm, trials in parts.items()
             },
-            "wall_seconds": round(seconds, 1),
             "cost_usd": total.cost_usd,
             "billed_usd": paid.cost_usd,
             "prompt_tokens": total.prompt_tokens,
             "completion_tokens": total.completion_tokens,
         }
-
-    def _gain(self, tested: Mapping[str, Any], arm: str, model: str) -> dict[str, Any]:
-        """Paired difference from ``direct`` with its interval, where both arms have the same scored pairs."""
-        from ecdysis_lab.evaluate import paired_difference
-
-        if arm == "direct" or "direct" not in tested:
-            return {}
-        try:
-            found = paired_difference(
-                tested["direct"][model], tested[arm][model], seed=self.config.seed, missing="drop"
-            )
-        except LabError:  # not one pair was scored on both sides; the counts say so
-            return {}
-        return {"difference_ci95": list(found["ci95"]), "paired_trials": found["n_pairs"]}
 
     def _trials(self, part: str) -> list[Trajectory]:
         return accounting.trials_of(self.run, self.store, part)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ecdysis_lab import accounting, llm
-from ecdysis_lab.config import ExperimentConfig, check_models, configure, smoke
+from ecdysis_lab import accounting
+from ecdysis_lab.config import UNTRAINED, ExperimentConfig, check_models, configure, smoke
 from ecdysis_lab.frozen import Frozen, find_frozen, training_block
-from ecdysis_lab.records import LabError, Progress, Trajectory, Usage
+from ecdysis_lab.records import LabError, Progress, Trajectory
 from ecdysis_lab.store import RunFolder, Store
+from ecdysis_lab.tested import Tested, arms_block, trials_by_model
 
 
 def prepare(
@@ -36,7 +36,7 @@ def prepare(
     if not names:
         raise LabError("harness: name at least one frozen harness, as RUN:ARM")
     for name in others:
-        if name not in ("direct", "human"):
+        if name not in UNTRAINED:
             raise LabError(f"baselines: unknown {name!r}; choose one of direct, human")
     domain = configure(**given).domain
     found = [find_frozen(n, data, domain) for n in dict.fromkeys((*others, *names))]
@@ -92,62 +92,28 @@ class Evaluation:
             root, run_id or f"test-{config.run_id}-{mark}", asdict(config) | {"frozen": hashes}
         )
         self.store, self.billing = Store(root), accounting.billed(self.run)
-        limits = (config.max_usd, config.max_tokens, config.max_seconds)
-        limited = any(limit is not None for limit in limits)
-        self.budget = llm.Budget(*limits, path=self.run.path("spent.jsonl")) if limited else None
+        self.budget = accounting.budget_of(self.run, config.limits)
 
     def go(self) -> dict[str, Any]:
         """Run what is missing and write the summary; ``status.json`` tells how it ended."""
-        with self.run.locked():
-            return self._go()
-
-    def _go(self) -> dict[str, Any]:
         began = time.perf_counter()
-        self.run.write_status("running", run_id=self.run.run_id)
-        try:
-            tested = {f.arm: {m: self._test(f, m) for m in self.config.models} for f in self.frozen}
+        with accounting.at_work(self.run):
+            tested = {f.arm: self._test(f) for f in self.frozen}
             summary = self._summary(tested, time.perf_counter() - began)
             self.run.write_json("summary.json", summary)
-        except BaseException as why:
-            stopped = isinstance(why, KeyboardInterrupt | llm.BudgetExceeded)
-            error = f"{type(why).__name__}: {why}"[:2000]
-            self.run.write_status("interrupted" if stopped else "failed", error=error)
-            raise
-        self.run.write_status("done", run_id=self.run.run_id)
         return summary
 
-    def _test(self, frozen: Frozen, model: str) -> list[Trajectory]:
-        from ecdysis_lab.rollout import Setup, rollout
+    def _test(self, frozen: Frozen) -> dict[str, list[Trajectory]]:
+        shared = {"budget": self.budget, "progress": self.progress, "on_new": self.billing}
+        return trials_by_model(self.config, frozen.arm, frozen.harness, self.tasks, self.store, **shared)
 
-        c = self.config
-        setup = Setup(c.benchmark, model, c.user_model, c.params(model), c.params(c.user_model))
-        return rollout(
-            setup,
-            self.tasks,
-            frozen.harness,
-            [c.seed * 1000 + 500 + i for i in range(c.trials)],
-            self.store,
-            workers=c.workers or os.cpu_count() or 1,
-            budget=self.budget,
-            progress=self.progress,
-            what=f"{frozen.arm} on {model}: test trials",
-            on_new=self.billing,
-        )
-
-    def _summary(
-        self, tested: Mapping[str, Mapping[str, list[Trajectory]]], seconds: float
-    ) -> dict[str, Any]:
-        from ecdysis_lab.evaluate import summarise
+    def _summary(self, tested: Tested, seconds: float) -> dict[str, Any]:
         from ecdysis_lab.store import commit_hash
 
         c = self.config
-        arms = {
-            arm: {m: summarise(ts, seed=c.seed) | self._gain(tested, arm, m) for m, ts in models.items()}
-            for arm, models in tested.items()
-        }
         used = {t.key: t for models in tested.values() for ts in models.values() for t in ts}
-        total = sum((u for t in used.values() for u in t.usage.values()), Usage())
-        paid = sum((u for k, t in used.items() if k in self.billing.keys for u in t.usage.values()), Usage())
+        total = accounting.total(used.values())
+        paid = accounting.total(t for t in used.values() if t.key in self.billing.keys)
         return {
             "run_id": self.run.run_id,
             "commit": commit_hash(),
@@ -155,7 +121,7 @@ class Evaluation:
             "simulated": c.simulated,
             "benchmark": c.benchmark,
             "train_model": next((f.config["model"] for f in self.frozen if f.config.get("model")), c.model),
-            "arms": arms,
+            "arms": arms_block(tested, c.seed),
             "harness": {f.arm: f.harness.hash for f in self.frozen},
             "trained_by": {f.arm: f.run.run_id for f in self.frozen if f.run},
             "training": {f.arm: block for f in self.frozen if (block := training_block(f))},
@@ -165,19 +131,3 @@ class Evaluation:
             "prompt_tokens": total.prompt_tokens,
             "completion_tokens": total.completion_tokens,
         }
-
-    def _gain(
-        self, tested: Mapping[str, Mapping[str, list[Trajectory]]], arm: str, model: str
-    ) -> dict[str, Any]:
-        """Paired difference from ``direct`` with its interval, where ``direct`` is evaluated too."""
-        from ecdysis_lab.evaluate import paired_difference
-
-        if arm == "direct" or "direct" not in tested:
-            return {}
-        try:
-            found = paired_difference(
-                tested["direct"][model], tested[arm][model], seed=self.config.seed, missing="drop"
-            )
-        except LabError:  # not one pair was scored on both sides; the counts say so
-            return {}
-        return {"difference_ci95": list(found["ci95"]), "paired_trials": found["n_pairs"]}

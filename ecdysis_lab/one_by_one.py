@@ -107,11 +107,10 @@ class OneByOne:
                 s.progress(f"{s.config.arm} round {n}: failures handed to the editor", i - 1, len(failures))
             if i <= len(known):
                 entry = known[i - 1]
-                edits.harness = harnesses.load(s.run.path(f"harness/{entry['harness']}"))
-                latest |= {(t.trial.task_id, t.trial.seed): t for t in self._after(n, entry, edits.harness)}
+                latest |= {(t.trial.task_id, t.trial.seed): t for t in self._after(n, entry)}
             else:
                 entry = self._one(n, i, edits.harness, failure, latest)
-                edits.harness = harnesses.load(s.run.path(f"harness/{entry['harness']}"))
+            edits.harness = self._force(entry)
             edits.done.append(entry)
             s.run.write_json(name, edits.done)
             s.log({"round": n, "edit": i, **entry})
@@ -121,9 +120,14 @@ class OneByOne:
             )
         return edits
 
-    def _after(self, n: int, entry: dict[str, Any], harness: Harness) -> list[Trajectory]:
+    def _force(self, entry: dict[str, Any]) -> Harness:
+        """The harness in force after an edit."""
+        return harnesses.load(self.session.run.path(f"harness/{entry['harness']}"))
+
+    def _after(self, n: int, entry: dict[str, Any]) -> list[Trajectory]:
         """Trials of an accepted edit, from the store."""
-        return self._trials(n, harness, entry["task"]) if entry["verdict"] == "accepted" else []
+        accepted = entry["verdict"] == "accepted"
+        return self._trials(n, self._force(entry), entry["task"]) if accepted else []
 
     def _up_to_date(
         self, n: int, failure: Failure, current: Harness, latest: dict[tuple[str, int], Trajectory]

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("tau2")
 
-from ecdysis_lab import answers, harness, results
+from ecdysis_lab import answers, cli, harness, results
 from ecdysis_lab import experiment as module
 from ecdysis_lab.config import ExperimentConfig, configure, smoke
 from ecdysis_lab.experiment import Experiment, check_parts
@@ -282,6 +282,37 @@ def test_a_run_has_the_name_of_its_configuration() -> None:
 def test_a_model_of_any_name_makes_a_run_id() -> None:
     config = configure(model="vertex_ai/claude-3-5-sonnet@20240620", test_models="sim/small")
     assert config.run_id.startswith("airline-vertex_ai-claude-3-5-sonnet-20240620-seed0-")
+
+
+def test_real_models_are_asked_as_the_configuration_says() -> None:
+    config = configure(
+        model="openai/x", api_base="http://127.0.0.1:9/v1", timeout_seconds="7", temperature=0.3
+    )
+    params = config.setup("openai/x").params
+    assert (params.timeout_seconds, params.temperature, params.api_base) == (
+        7.0,
+        0.3,
+        "http://127.0.0.1:9/v1",
+    )
+    assert config.setup("openai/x").user_params.api_base is None, "sim/user is asked here"
+
+
+def test_paired_models_try_the_training_tasks_and_t_reads_them(
+    done: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paired = Experiment(small(arms="ecdysis", paired=True, test_tasks=1), tmp_path)
+    summary = paired.go()
+    ran = paired.store.trajectories(split="train", model="sim/large")
+    assert {t.trial.harness for t in ran} == {harness.load("empty").hash}
+    assert len(ran) == SMALL["train_tasks"] * SMALL["trials"]
+    alone = plain(read(done.run))["training"]["ecdysis"]
+    mine = plain(json.loads(json.dumps(summary)))["training"]["ecdysis"]
+    assert mine["model_calls"] == alone["model_calls"], "the arm is not charged for them"
+    assert cli.main(["ratio", str(paired.run.folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["changes"] and set(found["t"]) == {"proposed", "accepted"}
+    assert all("sim/large" in change["reasons"] for change in found["changes"])
+    assert cli.main(["ratio", "nosuch", "--data", str(tmp_path)]) == 2
 
 
 def test_the_noise_floor_is_charged_to_the_run_and_to_no_arm(done: Experiment, tmp_path: Path) -> None:

@@ -47,14 +47,14 @@ STAGES = (
     "check",
     "rounds accounting session judging one_by_one train",
     "evaluate",
-    "config results pool frozen heldout collect",
+    "config tested results pool frozen heldout collect",
     "accommodation accommodation_run agreement",
     "experiment evolve",
     "figures",
     "widgets",
     "notebooks grid",
     "report",
-    "doctor cli",
+    "doctor commands cli",
 )
 PLUGINS = {("llm", "sim")}  # LiteLLM gets the custom provider when a model is first called
 ROW = {module: row for row, modules in enumerate(STAGES) for module in modules.split()}

@@ -20,7 +20,7 @@ from ecdysis_lab import gates, harness, llm, train
 from ecdysis_lab.editors.rules import RulesEditor
 from ecdysis_lab.judging import Judge
 from ecdysis_lab.one_by_one import OneByOne
-from ecdysis_lab.records import Candidate, LabError, Spec, Trajectory
+from ecdysis_lab.records import Candidate, LabError, Spec, Trajectory, Verdict
 from ecdysis_lab.review import Reviewer
 from ecdysis_lab.rollout import Setup
 from ecdysis_lab.rounds import RoundRecord, TrainConfig, Trained
@@ -608,10 +608,21 @@ def test_a_harness_is_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     assert session.keep(human).hash == human.hash
 
 
-def test_each_round_confirms_on_seeds_of_its_own() -> None:
-    made = config(confirm=2)
-    seeds = [made.fresh_seeds((n - 1) * made.confirm + repeat) for n in (1, 2) for repeat in (0, 1)]
-    assert seeds == [(2100, 2101), (2102, 2103), (2104, 2105), (2106, 2107)]
+def test_each_round_confirms_on_seeds_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = config(confirm=2, n_tasks=1)
+    session = Session(made, RunFolder.open(tmp_path, "run", {}), Store(tmp_path))
+    asked: list[tuple[int, ...]] = []
+    monkeypatch.setattr(
+        session, "rollout", lambda harness, what, tasks=None, seeds=None: asked.append(seeds) or []
+    )
+    first = Verdict(True, "improvement", "rises", 1.0, 2.0)
+    monkeypatch.setattr(gates, "improvement_gate", lambda before, after, reused=0: first)
+    judge, empty = Judge(session, RulesEditor()), harness.load("empty")
+    for n in (1, 2):
+        assert judge._confirmed(n, empty, empty, first).accepted
+    assert asked == [
+        s for pair in ((2100, 2101), (2102, 2103), (2104, 2105), (2106, 2107)) for s in (pair, pair)
+    ]
 
 
 def test_no_debate_means_one_voice_before_the_moderator(done: Any, tmp_path: Path) -> None:

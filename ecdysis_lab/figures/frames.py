@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ecdysis_lab.config import UNTRAINED
 from ecdysis_lab.records import Failure, LabError, Patterns, Subset
 from ecdysis_lab.results import scores_after
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BASELINE = "direct"
-UNTRAINED = ("direct", "human")
 COVERAGE = (
     "pick",
     "key",
