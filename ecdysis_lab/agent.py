@@ -88,7 +88,10 @@ class HarnessedAgent:
 
     def start(self, environment: Environment) -> None:
         """Open the harness on a live environment; the tools are described here."""
-        self._host = Host(self.harness, self.seat.policy, list(self.seat.tools), environment.read)
+        tools, user_acts = list(self.seat.tools), self.seat.user_acts
+        self._host = Host(
+            self.harness, self.seat.policy, tools, environment.read, user_acts=user_acts
+        )
         self._tools = self._describe_all()
         if self.seat.greeting:
             self._see(Message("assistant", self.seat.greeting))
@@ -159,7 +162,8 @@ class HarnessedAgent:
         return [dict(tool) for tool in tools]
 
     def _described(self, tool: dict[str, Any]) -> dict[str, Any]:
-        return self._safely("describe", lambda: self.host.describe(tool), tool, tool["name"])
+        told = self._safely("describe", lambda: self.host.describe(tool), tool, tool["name"])
+        return tool if told == tool else told
 
     def _open(self, opening: str) -> None:
         brief = self._safely("brief", lambda: self.host.brief(opening), "")

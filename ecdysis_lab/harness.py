@@ -77,9 +77,10 @@ def load(path_or_name: str | Path) -> Harness:
     ------
     LabError: there is no such folder and no shipped harness of that name, or it holds other things only.
     """
-    names = sorted(p.name for p in SHIPPED.iterdir() if p.is_dir() and p.name.isidentifier())
-    folder = SHIPPED / path_or_name if path_or_name in names else Path(path_or_name)
+    shipped = str(path_or_name).isidentifier() and (SHIPPED / path_or_name).is_dir()
+    folder = SHIPPED / path_or_name if shipped else Path(path_or_name)
     if not folder.is_dir():
+        names = sorted(p.name for p in SHIPPED.iterdir() if p.is_dir() and p.name.isidentifier())
         raise LabError(f"harness: {str(path_or_name)!r} is neither a folder nor one of: {', '.join(names)}")
     raw: dict[str, bytes] = {}
     strays: list[tuple[str, str]] = []

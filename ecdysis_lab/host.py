@@ -52,6 +52,7 @@ class Host:
     tools : tool schemas ``{"name", "description", "parameters", "kind"}``.
     read : answers ``view.read(tool, arguments)``; None where there is no live environment.
     limits : limits of the worker.
+    user_acts : whether a user message can change the environment; what hooks read is then asked anew after each.
     without : lines to leave out (``"static"``, ``"builtins"``, ``"audit"``, ``"seccomp"``), for tests only.
     """
 
@@ -62,6 +63,7 @@ class Host:
         tools: list[dict[str, Any]],
         read: Callable[[str, dict[str, Any]], Any] | None = None,
         limits: HostLimits = _DEFAULT_LIMITS,
+        user_acts: bool = True,
         without: Collection[str] = (),
     ) -> None:
         self.harness, self.read = harness, read
@@ -70,6 +72,9 @@ class Host:
         self._worker: Worker | None = None
         self._messages: list[dict[str, str]] = []
         self._done: list[list[Any]] = []
+        self._user_acts = user_acts
+        self._done_count = 0
+        self._changed_at: int | None = None  # calls done when the environment last may have changed
         self._hooks = {hook for hook in HOOKS if harness.defines(hook)}
         self._kinds = {tool["name"]: tool.get("kind", "other") for tool in tools}
 
@@ -88,10 +93,15 @@ class Host:
     def add_message(self, role: str, text: str) -> None:
         """Add a message to the view, with the next hook call."""
         self._messages.append({"role": role, "content": text})
+        if role == "user" and self._user_acts:
+            self._changed_at = self._done_count
 
     def add_done(self, done: Done) -> None:
         """Add an executed call to the view, with the next hook call."""
         self._done.append([*_call(done.call), done.result, done.error])
+        self._done_count += 1
+        if self._kinds.get(done.call.name, "other") != "read":
+            self._changed_at = self._done_count
 
     def describe(self, tool: dict[str, Any]) -> dict[str, Any]:
         """The tool's schema as the model should see it; name, kind and parameter names are as they were."""
@@ -144,17 +154,16 @@ class Host:
 
     def _hook(self, hook: str, *arguments: Any, steps_left: int = 0) -> Any:
         """What a hook returned, as JSON data; starts the worker when needed."""
-        messages, done = self._messages, self._done
+        news = {"messages": self._messages, "done": self._done, "changed_at": self._changed_at}
         self.start()
         worker = self._worker
         if worker is None:
             raise HostError("the host was closed")
         try:
-            self._messages, self._done = [], []
+            self._messages, self._done, self._changed_at = [], [], None
             return worker.ask(
                 hook,
-                {"do": "hook", "hook": hook, "arguments": list(arguments), "steps_left": steps_left}
-                | {"messages": messages, "done": done},
+                {"do": "hook", "hook": hook, "arguments": list(arguments), "steps_left": steps_left} | news,
                 self._answer_read,
             )
         except HarnessFault as fault:

@@ -463,7 +463,7 @@ class Environment(Protocol):
         ...
 
     def read(self, tool: str, arguments: dict[str, Any]) -> Any:
-        """Call a read-only tool off the record; parsed data, or None on an error."""
+        """Call a read-only tool off the record: what ``call`` would return, parsed, or None on an error."""
         ...
 
 
@@ -496,6 +496,7 @@ class Benchmark(Protocol):
     system_prompt: str
     greeting: str
     tools: list[dict[str, Any]]
+    user_acts: bool  # whether the simulated user has tools of its own
 
     def tasks(self, split: str, n: int | None = None, seed: int = 0) -> list[Task]:
         """Tasks of a split; ``n`` drawn by seed, None for all."""

@@ -69,7 +69,14 @@ class Setup:
 
 def seat_of(benchmark: Any, max_steps: int = 100) -> Seat:
     """What an agent needs of a benchmark."""
-    return Seat(benchmark.system_prompt, benchmark.policy, benchmark.tools, benchmark.greeting, max_steps)
+    return Seat(
+        benchmark.system_prompt,
+        benchmark.policy,
+        benchmark.tools,
+        benchmark.greeting,
+        max_steps,
+        benchmark.user_acts,
+    )
 
 
 def run_trial(

@@ -136,9 +136,10 @@ class LiveEnvironment:
         toolkit = self.environment.tools
         if not toolkit.has_tool(tool) or toolkit.tool_type(tool).value != "read":
             raise PermissionError(f"{tool!r} is no read-only tool")
-        with only_read(toolkit.db):
-            text, error = self.call(Call(tool, arguments))
-        if error:
+        try:
+            with only_read(toolkit.db):
+                text = self.environment.to_json_str(self.environment.make_tool_call(tool, **arguments))
+        except Exception:  # noqa: BLE001 - as get_response, without its log line and message
             return None
         try:
             return json.loads(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import functools
 import json
 import marshal
@@ -16,6 +15,8 @@ from ecdysis_lab.records import LAYER_FILES
 from ecdysis_lab.sandbox.pipe import HarnessFault, HostLimits, Worker
 from ecdysis_lab.static import HOOKS
 
+REGEXES_KEPT = 32
+_regexes: dict[str, list[Any]] = {}
 _report: dict[str, str] = {}
 _report_lock = threading.Lock()
 
@@ -66,19 +67,27 @@ class Recipe:
             )
             if not self.without:
                 _warn(lines)
-            worker.ask("load", self._request(code), _no_read)
+            self._learn(worker.ask("load", self._request(code), _no_read))
         except HarnessFault:
             worker.close()  # half a harness is none
             raise
         return worker
 
-    def _request(self, code: dict[str, str]) -> dict[str, Any]:
+    def _learn(self, made: Any) -> None:
+        """Keep what the next worker of this harness need not compile; it is data to us, and only sent back."""
+        if made and isinstance(made, list):
+            while len(_regexes) >= REGEXES_KEPT:
+                _regexes.pop(next(iter(_regexes)), None)
+            _regexes.setdefault(self.harness.hash, made)
+
+    def _request(self, code: dict[str, bytes]) -> dict[str, Any]:
         return {
             "do": "load",
             "policy": self.policy,
             "tools": self.tools,
             "disabled": self.harness.disabled,
             "code": code,
+            "regexes": _regexes.get(self.harness.hash, []),
             "hooks": {name: layer for name, (layer, _) in HOOKS.items()},
             "builtins": "builtins" not in self.without,
         }
@@ -121,13 +130,13 @@ def _warn(lines: dict[str, str]) -> None:
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(name: str, source: str) -> str:
-    """Code object of a hook file as base64 text; compiled here, since a trial has no time for it."""
+def _compiled(name: str, source: str) -> bytes:
+    """Code object of a hook file as marshal data; compiled here, since a trial has no time for it."""
     try:
         code = compile(source, name, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise HarnessFault("static", "load", name, getattr(error, "lineno", 0) or 0, str(error)) from None
-    return base64.b64encode(marshal.dumps(code)).decode()
+    return marshal.dumps(code)
 
 
 def _no_read(_tool: Any, _arguments: Any) -> dict[str, Any]:

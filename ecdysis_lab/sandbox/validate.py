@@ -46,7 +46,9 @@ def tool(value: Any, before: dict[str, Any]) -> dict[str, Any]:
 
 
 def verdict(hook: str, value: Any) -> Verdict:
-    """A verdict from its JSON form."""
+    """A verdict from its JSON form; None is an ``Allow()``."""
+    if value is None:
+        return Allow()
     if not isinstance(value, dict) or not clean(value):
         raise contract(hook, "must return Allow(), Rewrite(...) or Refuse(...) with plain JSON data")
     rule = text(hook, value.get("rule", ""), "rule")

@@ -1,11 +1,12 @@
-"""The worker: runs the hooks of one trial behind a pipe that carries JSON with a 4-byte length.
+"""The worker: runs the hooks of one trial behind a pipe, which carries marshal data in and JSON out.
+
+Each message is preceded by its length in 4 bytes.
 
 Standard library only: this runs inside the sandbox process, which does not load the rest of the package.
 """
 
 from __future__ import annotations
 
-import base64
 import builtins
 import json
 import marshal
@@ -17,7 +18,12 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ecdysis_lab import hooks
+from ecdysis_lab.sandbox import regexes
 from ecdysis_lab.sandbox.lines import CHANNEL, confine, safe_builtins
+
+
+KNOWN_KEPT = 500
+_ENCODER = json.JSONEncoder(allow_nan=False)
 
 
 class _Contract(Exception):
@@ -46,7 +52,7 @@ class _Worker:
         self.policy, self.limit = "", 0
         self.tools: list[dict[str, Any]] = []
         self.kinds: dict[str, str] = {}
-        self.known: dict[str, str] = {}  # answers of this hook's reads, as JSON text
+        self.known: dict[str, str] = {}  # what reads have answered since the environment may last have changed
 
     def run(self) -> NoReturn:
         """Serve until the channel closes."""
@@ -64,25 +70,37 @@ class _Worker:
         self.limit = request["limits"]["output_bytes"]
         return confine(request["limits"], request["without"], self.server)
 
-    def do_load(self, request: dict[str, Any]) -> list[str]:
+    def do_load(self, request: dict[str, Any]) -> list[list[Any]]:
+        """Load the hooks; returns regular expressions that had to be compiled, unless they are too many to tell."""
         self.policy, self.tools = request["policy"], request["tools"]
         self.kinds = {tool["name"]: tool.get("kind", "other") for tool in self.tools}
         hooks._DISABLED.update(request["disabled"])
         shown = safe_builtins() if request["builtins"] else vars(builtins)
-        for layer, code in request["code"].items():
-            module = types.ModuleType(layer)
-            sys.modules[layer] = module  # dataclasses look their module up
-            vars(module)["__builtins__"] = shown
-            exec(marshal.loads(base64.b64decode(code)), vars(module))
-            for name in request["hooks"]:
-                if request["hooks"][name] == layer and callable(vars(module).get(name)):
-                    self.functions[name] = vars(module)[name]
-        return sorted(self.functions)
+        with regexes.reused(request["regexes"]) as made:
+            for layer, code in request["code"].items():
+                module = types.ModuleType(layer)
+                sys.modules[layer] = module  # dataclasses look their module up
+                vars(module)["__builtins__"] = shown
+                exec(marshal.loads(code), vars(module))
+                for name in request["hooks"]:
+                    if request["hooks"][name] == layer and callable(vars(module).get(name)):
+                        self.functions[name] = vars(module)[name]
+        self._warm()
+        return made if sum(len(str(entry)) for entry in made) < self.limit else []
+
+    def _warm(self) -> None:
+        """Touch what every hook needs, without the harness: pages shared with the server are copied on use."""
+        view = _View(self, 0, 0)
+        for name in ("messages", "done", "tools"):
+            getattr(view, name)
+        view.last_user()
+        hooks.Done(hooks.Call("", {}), "")
+        for value in (hooks.Allow(), hooks.Refuse("", ""), hooks.Rewrite({})):
+            self._encode({"i": 0, "value": self._verdict("check", value)})
 
     def do_hook(self, request: dict[str, Any]) -> Any:
         self.messages += request["messages"]
-        self.done += request["done"]
-        self.known.clear()
+        self._learn(request["done"], request["changed_at"])
         hook, arguments = request["hook"], request["arguments"]
         if hook not in self.functions:
             raise _Contract(f"{hook} is not a function")
@@ -95,7 +113,18 @@ class _Worker:
         value = self.functions[hook](*arguments)
         return self._verdict(hook, value) if hook in ("check", "on_reply") else _plain(hook, value)
 
-    def _verdict(self, hook: str, value: Any) -> dict[str, Any]:
+    def _learn(self, done: list[Any], changed_at: int | None) -> None:
+        """Take executed calls in; what the model has just read need not be read again."""
+        if changed_at is not None or len(self.known) > KNOWN_KEPT:
+            self.known.clear()
+        for n, (tool, arguments, _, result, error) in enumerate(done, len(self.done)):
+            if n >= (changed_at or 0) and not error:
+                self.known[_key(tool, arguments)] = result
+        self.done += done
+
+    def _verdict(self, hook: str, value: Any) -> dict[str, Any] | None:
+        if type(value) is hooks.Allow and value.rule == "":
+            return None
         for kind in (hooks.Allow, hooks.Rewrite, hooks.Refuse):
             if isinstance(value, kind):
                 return {
@@ -107,10 +136,13 @@ class _Worker:
         )
 
     def read(self, i: int, tool: str, arguments: dict[str, Any]) -> Any:
-        """A read-only tool's answer, asked of the host once in a hook."""
-        key = json.dumps([tool, arguments], sort_keys=True, default=repr)
+        """A read-only tool's answer, asked of the host where the environment may have changed since the last."""
+        key = _key(tool, arguments)
         if key in self.known:
-            return json.loads(self.known[key])
+            try:
+                return json.loads(self.known[key])
+            except ValueError:  # a tool may answer in plain text
+                return self.known[key]
         self._send(self._encode({"i": i, "read": tool, "arguments": arguments}))
         answer = self._receive()
         if "denied" in answer:
@@ -121,10 +153,12 @@ class _Worker:
         return answer["value"]
 
     def _encode(self, message: dict[str, Any]) -> bytes:
+        if message.get("value", "") is None:  # the usual answer, at the usual price
+            return b'{"i": %d, "value": null}' % message["i"]
         if isinstance(message.get("value"), str) and len(message["value"]) > self.limit:
             raise _Output(f"returned {len(message['value'])} characters; the limit is {self.limit} bytes")
         try:
-            data = json.dumps(message, allow_nan=False).encode()
+            data = _ENCODER.encode(message).encode()
         except (TypeError, ValueError) as error:
             raise _Contract(f"returned something that is not JSON: {error}") from error
         if self.limit and len(data) > self.limit:
@@ -137,7 +171,9 @@ class _Worker:
             data = data[os.write(CHANNEL, data) :]
 
     def _receive(self) -> dict[str, Any]:
-        message: dict[str, Any] = json.loads(_exactly(int.from_bytes(_exactly(4), "big")))
+        frame = _at_least(4, bytearray())
+        frame = _at_least(4 + int.from_bytes(frame[:4], "big"), frame)
+        message: dict[str, Any] = marshal.loads(memoryview(frame)[4:])
         return message
 
 
@@ -147,14 +183,18 @@ def main(channel: int, server: int) -> None:
     _Worker(channel, server).run()
 
 
-def _exactly(count: int) -> bytes:
-    parts = bytearray()
+def _at_least(count: int, parts: bytearray) -> bytearray:
+    """``parts``, grown to ``count`` bytes; our parent sends one message and waits for the answer."""
     while len(parts) < count:
-        part = os.read(CHANNEL, count - len(parts))
+        part = os.read(CHANNEL, 1 << 16)
         if not part:
             os._exit(0)
         parts += part
-    return bytes(parts)
+    return parts
+
+
+def _key(tool: str, arguments: dict[str, Any]) -> str:
+    return json.dumps([tool, arguments], sort_keys=True, default=repr)
 
 
 def _plain(hook: str, value: Any) -> Any:
