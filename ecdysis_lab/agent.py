@@ -89,9 +89,7 @@ class HarnessedAgent:
     def start(self, environment: Environment) -> None:
         """Open the harness on a live environment; the tools are described here."""
         tools, user_acts = list(self.seat.tools), self.seat.user_acts
-        self._host = Host(
-            self.harness, self.seat.policy, tools, environment.read, user_acts=user_acts
-        )
+        self._host = Host(self.harness, self.seat.policy, tools, environment.read, user_acts=user_acts)
         self._tools = self._describe_all()
         if self.seat.greeting:
             self._see(Message("assistant", self.seat.greeting))

@@ -186,11 +186,16 @@ def diff(a: Harness, b: Harness) -> str:
     return "\n".join(parts) + "\n" if parts else ""
 
 
+@functools.lru_cache(maxsize=256)
+def _toml(text: str) -> dict[str, Any]:
+    return tomllib.loads(text)
+
+
 def _read_switches(text: str) -> tuple[dict[str, dict[str, bool]], list[str]]:
     """Switches of harness.toml and what is wrong with it; a wrong entry counts as on."""
     switches: dict[str, dict[str, bool]] = {"layers": {}, "rules": {}}
     try:
-        data: dict[str, Any] = tomllib.loads(text)
+        data = _toml(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         return switches, [f"not valid TOML: {error}"]
     problems = [f"unknown entry {key!r}; choices: [layers], [rules]" for key in data if key not in switches]

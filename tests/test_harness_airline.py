@@ -60,6 +60,21 @@ class Desk:
         self.view.messages.append({"role": role, "content": text})
 
 
+def test_a_connection_is_found_without_searching_all_directions() -> None:
+    desk, read = Desk(), []
+    real = desk.environment.read
+    desk.view._read = lambda tool, arguments: (read.append(arguments["destination"]), real(tool, arguments))[
+        1
+    ]
+    departures = layer("actions").departures
+    hubs = real("search_onestop_flight", {"origin": "ATL", "destination": "PHL", "date": "2024-05-24"})
+    found = next(r for r in departures(desk.view, "ATL", "PHL", "2024-05-24") if r["destination"] == "LGA")
+    assert found in [first for first, _ in hubs] and read == ["PHL", "PHL"]
+    everywhere = {r["flight_number"] for r in departures(desk.view, "ATL", "PHL", "2024-05-24")}
+    assert everywhere > {first["flight_number"] for first, _ in hubs}
+    assert "ATL" not in read and len(set(read)) == len(layer("actions").CITY_OF) - 1
+
+
 def listing(call: Call) -> str:
     return violations_airline.ask(call)
 

@@ -413,18 +413,116 @@ def test_a_spare_worker_is_ready_from_the_second_trial_on_and_serves_one_trial(m
     assert len(left) == 2 and not any(Path(f"/proc/{pid}").exists() for pid in left)
 
 
-def test_a_read_is_asked_once_in_a_hook(make: Make) -> None:
+READ = Call("get_order", {"order_id": "#W1"}, "c0")
+
+
+@pytest.fixture
+def counted(make: Make) -> tuple[Host, Callable[[str], None]]:
+    """A host whose check tells twice what it reads; each read that reaches us is numbered."""
     asked: list[str] = []
 
     def read(tool: str, arguments: dict[str, Any]) -> Any:
         asked.append(tool)
         return {"n": [len(asked)]}
 
-    source = "one, two = view.read('get_order'), view.read('get_order')\none['n'].append(9)\n"
+    source = "one, two = (view.read('get_order', order_id='#W1') for _ in 'ab')\none['n'].append(9)\n"
     host = make(read, actions=check(source + "return Refuse(str(one) + str(two), 'x')"))
-    assert host.check(CALL, 9) == Refuse("{'n': [1, 9]}{'n': [1]}", "x"), "each read gets its own copy"
-    assert host.check(CALL, 9) == Refuse("{'n': [2, 9]}{'n': [2]}", "x"), "the next hook asks again"
-    assert len(asked) == 2
+
+    def tells(n: str) -> None:
+        expected = Refuse(f"{{'n': [{n}, 9]}}{{'n': [{n}]}}", "x")
+        assert host.check(CALL, 9) == expected, "each read gets its own copy"
+
+    return host, tells
+
+
+def test_a_read_is_asked_once_while_nothing_changes(counted: Any) -> None:
+    host, tells = counted
+    tells("1")
+    host.add_done(Done(Call("get_order", {"order_id": "#W2"}), "{}"))
+    host.add_message("assistant", "Done.")
+    tells("1")
+    host.add_message("user", "I did it myself.")
+    tells("2")
+    host.add_message("user", "And again.")
+    tells("3")
+    for name in ("cancel_order", "unknown_tool"):
+        host.add_done(Done(Call(name, {}), "ok"))
+        tells("4" if name == "cancel_order" else "5")
+
+
+def test_what_the_model_has_just_read_is_not_read_again(counted: Any) -> None:
+    host, tells = counted
+    host.add_done(Done(READ, '{"n": [70]}'))
+    tells("70")
+    host.add_done(Done(CALL, "ok"))
+    tells("1")
+    host.add_done(Done(CALL, "ok"))
+    host.add_done(Done(READ, '{"n": [80]}'))
+    tells("80")
+    host.add_done(Done(READ, '{"n": [90]}'))
+    host.add_done(Done(CALL, "ok"))
+    tells("2")
+    host.add_done(Done(CALL, "ok"))
+    host.add_done(Done(READ, "Error: no such order", error=True))
+    tells("3")
+
+
+def test_a_user_without_tools_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "actions.py").write_text(check("return Refuse(view.read('get_order'), 'x')"))
+    answers = iter("ab")
+    harness = harnesses.load(tmp_path)
+    with Host(harness, "", TOOLS, lambda tool, arguments: next(answers), user_acts=False) as host:
+        for _ in range(2):
+            host.add_message("user", "Yes.")
+            assert host.check(CALL, 5) == Refuse("a", "x")
+
+
+def test_a_known_answer_in_plain_text_stays_text(make: Make) -> None:
+    host = make(None, actions=check("return Refuse(view.read('get_order', order_id='#W1'), 'x')"))
+    host.add_done(Done(READ, "on its way"))
+    assert host.check(CALL, 5) == Refuse("on its way", "x")
+
+
+def test_a_hook_cannot_change_the_record_by_its_arguments(make: Make) -> None:
+    host = make(
+        actions=check("return Refuse(str(view.done[0].call.arguments), 'x')"),
+        regulation="def observe(call, result, view):\n    call.arguments['order_id'] = 'forged'\n",
+    )
+    host.add_done(Done(CALL, "ok"))
+    assert host.observe(CALL, "ok", False, 5) is None
+    assert host.check(CALL, 5) == Refuse("{'order_id': '#W1'}", "x")
+
+
+def test_expressions_are_compiled_by_the_first_worker_only(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "import re\nWORDS = re.compile(r'(?P<id>#w\\d+)|no', re.I)\n"
+    body = "return Refuse(WORDS.search('is #W12').group('id') + str(WORDS.flags), 'x')"
+    harness, told = make(actions=source + check(body)).harness, []
+    real = ready.Worker.ask
+
+    def ask(self: Any, hook: str, message: dict[str, Any], answer: Any) -> Any:
+        value = real(self, hook, message, answer)
+        if message["do"] == "load":
+            told.append(value)
+        return value
+
+    monkeypatch.setattr(ready.Worker, "ask", ask)
+    spares.current().drop()
+    for _ in range(2):
+        with Host(harness, "", TOOLS) as host:
+            assert host.check(CALL, 5) == Refuse(f"#W12{int(re.I | re.U)}", "x")
+    spares.current().settle()
+    assert [entry[0] for entry in told[0]] == [r"(?P<id>#w\d+)|no"]
+    assert told[1] == []
+
+
+def test_more_expressions_than_an_answer_holds_are_kept_by_nobody(make: Make) -> None:
+    body = "import re\nMANY = [re.compile(f'x{i}' * 400) for i in range(40)]\n" + check("return Allow()")
+    harness = make(limits=HostLimits(output_bytes=20_000), actions=body).harness
+    with Host(harness, "", TOOLS, limits=HostLimits(output_bytes=20_000)) as host:
+        assert host.check(CALL, 5) == Allow()
+    assert harness.hash not in ready._regexes
 
 
 def test_a_spare_that_was_killed_is_replaced(make: Make) -> None:

@@ -243,6 +243,22 @@ def test_live_environment_reads_off_the_record() -> None:
     assert live.call(Call("get_order_details", {"order_id": "W0"})) == ("Error: Order not found", True)
 
 
+def test_a_read_is_what_a_call_returns() -> None:
+    live = bench("airline").environment("0")
+    for call in (
+        Call("get_user_details", {"user_id": "mei_brown_7075"}),
+        Call("search_onestop_flight", {"origin": "ATL", "destination": "PHL", "date": "2024-05-24"}),
+    ):
+        assert live.read(call.name, call.arguments) == json.loads(live.call(call)[0])
+    status = Call("get_flight_status", {"flight_number": "HAT214", "date": "2024-05-13"})
+    assert live.read(status.name, status.arguments) == live.call(status)[0] == "landed"
+    assert live.read("get_user_details", {"no_such_argument": 1}) is None
+
+
+def test_users_of_both_domains_have_no_tools() -> None:
+    assert not any(bench(domain).user_acts for domain in ("airline", "retail"))
+
+
 # -- copy on access ----------------------------------------------------------------------------------------------
 
 

@@ -6,12 +6,11 @@ the same harness, and ``_sre.compile`` validates the code it is given. Standard 
 
 from __future__ import annotations
 
+import _sre
 import contextlib
 import re
 from collections.abc import Iterator
 from typing import Any
-
-import _sre
 
 
 class _Recorder:

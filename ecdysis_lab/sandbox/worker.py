@@ -21,7 +21,6 @@ from ecdysis_lab import hooks
 from ecdysis_lab.sandbox import regexes
 from ecdysis_lab.sandbox.lines import CHANNEL, confine, safe_builtins
 
-
 KNOWN_KEPT = 500
 _ENCODER = json.JSONEncoder(allow_nan=False)
 
@@ -52,7 +51,9 @@ class _Worker:
         self.policy, self.limit = "", 0
         self.tools: list[dict[str, Any]] = []
         self.kinds: dict[str, str] = {}
-        self.known: dict[str, str] = {}  # what reads have answered since the environment may last have changed
+        self.known: dict[
+            str, str
+        ] = {}  # what reads have answered since the environment may last have changed
 
     def run(self) -> NoReturn:
         """Serve until the channel closes."""

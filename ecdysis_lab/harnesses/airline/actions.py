@@ -7,6 +7,7 @@ benchmark's own solutions depart from the policy text, a rule stays silent, and 
 
 import json
 import re
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -183,7 +184,7 @@ def place(airport: Any) -> str:
 
 
 def scheduled(view: View, flight: Row, start: str, toward: str) -> Row | None:
-    """The schedule of a bookable flight out of ``start``: from searches made, else by searching all directions."""
+    """The schedule of a bookable flight out of ``start``: from searches made, else from new ones."""
     number, date = segments([flight])[0]
     for done in reversed(view.done):
         if done.call.name.startswith("search") and number in done.result and not done.error:
@@ -199,11 +200,18 @@ def scheduled(view: View, flight: Row, start: str, toward: str) -> Row | None:
                     start,
                 ):
                     return {**row, "date": date}
-    for airport in sorted(CITY_OF, key=lambda code: code != toward):
-        for row in view.read("search_direct_flight", origin=start, destination=airport, date=date) or []:
-            if row["flight_number"] == number:
-                return {**row, "date": date}
-    return None
+    row = next((r for r in departures(view, start, toward, date) if r["flight_number"] == number), None)
+    return {**row, "date": date} if row else None
+
+
+def departures(view: View, start: str, toward: str, date: str) -> Iterator[Row]:
+    """Bookable flights out of an airport on a date: direct ones first, then by way of a stop, then all others."""
+    yield from view.read("search_direct_flight", origin=start, destination=toward, date=date) or []
+    for first, *_ in view.read("search_onestop_flight", origin=start, destination=toward, date=date) or []:
+        yield first
+    for airport in CITY_OF:
+        if airport not in (start, toward):
+            yield from view.read("search_direct_flight", origin=start, destination=airport, date=date) or []
 
 
 def moment(leg: Row, key: str) -> datetime | None:
@@ -219,11 +227,12 @@ def walk(call: Call, view: View, start: str, toward: str, kept: list[Row]) -> tu
     A flight that cannot be booked at all is the environment's to reject: then the problem is ``"unknown"``.
     """
     legs: list[Row] = []
-    at, clock = start, None
+    at, clock, goal = start, None, toward
     for flight in rows(call, "flights"):
+        goal = start if at == goal else goal  # the way back
         name = " on ".join(segments([flight])[0])
         same = [f for f in kept if segments([f]) == segments([flight])]
-        leg = same[0] if same else scheduled(view, flight, at, toward)
+        leg = same[0] if same else scheduled(view, flight, at, goal)
         if leg is None and status(view, flight) != "available":
             return legs, "unknown"
         if leg is None or leg["origin"] != at:
