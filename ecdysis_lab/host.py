@@ -1,4 +1,4 @@
-"""Runs a harness out of process: one fresh, shut-in worker per trial, JSON over a pipe, typed faults.
+"""Runs a harness out of process: one fresh, shut-in worker per trial, plain data over a pipe, typed faults.
 
 What holds, from the outside in: the static policy (``static.py``); builtins and imports cut down to an
 allow-list; an audit hook; a system-call allow-list (seccomp) without files, sockets, processes, signals or

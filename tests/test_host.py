@@ -493,6 +493,12 @@ def test_a_hook_cannot_change_the_record_by_its_arguments(make: Make) -> None:
     assert host.check(CALL, 5) == Refuse("{'order_id': '#W1'}", "x")
 
 
+def test_tools_that_are_no_plain_data_reach_the_hooks(tmp_path: Path) -> None:
+    (tmp_path / "actions.py").write_text(check("return Refuse(view.tools[0]['path'], 'x')"))
+    with Host(harnesses.load(tmp_path), "", [{**TOOLS[0], "path": Path("/a")}]) as host:
+        assert host.check(Call("c", {"path": Path("/b")}), 5) == Refuse("/a", "x")
+
+
 def test_expressions_are_compiled_by_the_first_worker_only(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

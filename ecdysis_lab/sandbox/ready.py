@@ -84,7 +84,7 @@ class Recipe:
         return {
             "do": "load",
             "policy": self.policy,
-            "tools": self.tools,
+            "tools": json.loads(json.dumps(self.tools, default=str)),  # plain data, beside the code's bytes
             "disabled": self.harness.disabled,
             "code": code,
             "regexes": _regexes.get(self.harness.hash, []),

@@ -51,9 +51,7 @@ class _Worker:
         self.policy, self.limit = "", 0
         self.tools: list[dict[str, Any]] = []
         self.kinds: dict[str, str] = {}
-        self.known: dict[
-            str, str
-        ] = {}  # what reads have answered since the environment may last have changed
+        self.known: dict[str, str] = {}  # answers of reads, until the environment may have changed
 
     def run(self) -> NoReturn:
         """Serve until the channel closes."""

@@ -109,6 +109,7 @@ def measure(harness: harnesses.Harness, trials: int) -> dict[str, Any]:
         "hook_calls": len(hooks),
         "trials": trials,
         "trial_overhead": trial_overhead(),
+        "overhead_in_a_row": overhead_in_a_row(),
     }
 
 
@@ -133,6 +134,23 @@ def trial_overhead(tasks: int = 15, repeats: int = 3) -> float:
         for name in paths:
             best[name] += min(times[name][1:])
     return round(best["airline"] / best["empty"] - 1, 4)
+
+
+def overhead_in_a_row(tasks: int = 15, repeats: int = 5) -> float:
+    """As :func:`trial_overhead`, for trials of one harness after another: workers are made beside them."""
+    from ecdysis_lab import benchmarks
+    from ecdysis_lab.rollout import Setup, run_trial
+    from ecdysis_lab.sandbox import spares
+
+    bench, setup = benchmarks.load("tau2/airline"), Setup("tau2/airline", "sim/flawless")
+    chosen = bench.tasks("train", tasks)
+    times: dict[str, list[float]] = {name: [] for name in ("empty", "airline")}
+    for _ in range(1 + repeats):
+        for name, taken in times.items():
+            path = harnesses.load(name).path
+            spares.current().settle()
+            taken.append(timed(lambda p=path: [run_trial(setup, task, p, 0) for task in chosen]))
+    return round(min(times["airline"][1:]) / min(times["empty"][1:]) - 1, 4)
 
 
 def main() -> None:
