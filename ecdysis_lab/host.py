@@ -52,8 +52,8 @@ class Host:
     tools : tool schemas ``{"name", "description", "parameters", "kind"}``.
     read : answers ``view.read(tool, arguments)``; None where there is no live environment.
     limits : limits of the worker.
-    user_acts : whether a user message can change the environment; what hooks read is then asked anew after each.
     without : lines to leave out (``"static"``, ``"builtins"``, ``"audit"``, ``"seccomp"``), for tests only.
+    user_acts : whether a user message can change the environment; what hooks read is then asked anew after each.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class Host:
         tools: list[dict[str, Any]],
         read: Callable[[str, dict[str, Any]], Any] | None = None,
         limits: HostLimits = _DEFAULT_LIMITS,
-        user_acts: bool = True,
         without: Collection[str] = (),
+        user_acts: bool = True,
     ) -> None:
         self.harness, self.read = harness, read
         self._recipe = Recipe(harness, policy, tools, limits, tuple(without))

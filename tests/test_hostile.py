@@ -200,7 +200,7 @@ ATTACKS = [
     Attack("modules by authoring", check("from ecdysis_lab import authoring\nauthoring.talk.json.codecs.open('{tasks}')\n" + LEAK), "denied"),
     Attack("import behind authoring", check("import ecdysis_lab.authoring.talk as t\nt.json.codecs.open('{tasks}')\n" + LEAK), "denied"),
     Attack("patch authoring", check("from ecdysis_lab import authoring\nauthoring.said = authoring.YES = None\nauthoring.Rules.check = None"), "harmless", inner="harmless"),
-    Attack("patch json", check("import json\njson.dumps = lambda *a, **k: '{{'"), "protocol contract error exit", inner="harmless"),
+    Attack("patch json", check("import json\njson.dumps = lambda *a, **k: '{{'"), "harmless protocol contract error exit", inner="harmless"),
     Attack("switch limits off", check(WORKER + "worker._Worker._encode = lambda s, m: b'x' * 10 ** 7"), "output"),
     Attack("unlock rules", check("from ecdysis_lab import hooks\nhooks._DISABLED.clear()"), "harmless"),
     Attack("audit hook", check("import sys\nsys.addaudithook(lambda *a: 1 / 0)"), "harmless error exit"),
