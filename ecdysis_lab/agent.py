@@ -160,8 +160,7 @@ class HarnessedAgent:
         return [dict(tool) for tool in tools]
 
     def _described(self, tool: dict[str, Any]) -> dict[str, Any]:
-        told = self._safely("describe", lambda: self.host.describe(tool), tool, tool["name"])
-        return tool if told == tool else told
+        return self._safely("describe", lambda: self.host.describe(tool), tool, tool["name"])
 
     def _open(self, opening: str) -> None:
         brief = self._safely("brief", lambda: self.host.brief(opening), "")

@@ -60,19 +60,43 @@ class Desk:
         self.view.messages.append({"role": role, "content": text})
 
 
-def test_a_connection_is_found_without_searching_all_directions() -> None:
-    desk, read = Desk(), []
+@pytest.fixture
+def searched() -> tuple[Desk, list[str]]:
+    """A desk, and the destinations that its harness has searched for so far."""
+    desk, read = Desk(), list[str]()
     real = desk.environment.read
-    desk.view._read = lambda tool, arguments: (read.append(arguments["destination"]), real(tool, arguments))[
-        1
-    ]
-    departures = layer("actions").departures
+
+    def noted(tool: str, arguments: dict[str, Any]) -> Any:
+        read.append(arguments["destination"])
+        return real(tool, arguments)
+
+    desk.view._read = noted
+    return desk, read
+
+
+def test_a_connection_is_found_without_searching_all_directions(searched: tuple[Desk, list[str]]) -> None:
+    desk, read = searched
+    real, departures = desk.environment.read, layer("actions").departures
     hubs = real("search_onestop_flight", {"origin": "ATL", "destination": "PHL", "date": "2024-05-24"})
     found = next(r for r in departures(desk.view, "ATL", "PHL", "2024-05-24") if r["destination"] == "LGA")
     assert found in [first for first, _ in hubs] and read == ["PHL", "PHL"]
     everywhere = {r["flight_number"] for r in departures(desk.view, "ATL", "PHL", "2024-05-24")}
     assert everywhere > {first["flight_number"] for first, _ in hubs}
     assert "ATL" not in read and len(set(read)) == len(layer("actions").CITY_OF) - 1
+
+
+def test_on_the_way_back_the_start_is_searched_first(searched: tuple[Desk, list[str]]) -> None:
+    desk, read = searched
+    real = desk.environment.read
+    out = real("search_direct_flight", {"origin": "JFK", "destination": "SFO", "date": "2024-05-26"})[0]
+    back = real("search_onestop_flight", {"origin": "SFO", "destination": "JFK", "date": "2024-05-28"})[0]
+    flights = [{"flight_number": out["flight_number"], "date": "2024-05-26"}]
+    flights += [{"flight_number": leg["flight_number"], "date": leg["date"]} for leg in back]
+    legs, problem = layer("actions").walk(
+        Call("book_reservation", {"flights": flights}), desk.view, "JFK", "SFO", []
+    )
+    assert problem == "" and [leg["destination"] for leg in legs][0::2] == ["SFO", "JFK"]
+    assert read == ["SFO", "JFK", "JFK", "JFK"]
 
 
 def listing(call: Call) -> str:

@@ -525,10 +525,11 @@ def test_expressions_are_compiled_by_the_first_worker_only(
 
 def test_more_expressions_than_an_answer_holds_are_kept_by_nobody(make: Make) -> None:
     body = "import re\nMANY = [re.compile(f'x{i}' * 400) for i in range(40)]\n" + check("return Allow()")
-    harness = make(limits=HostLimits(output_bytes=20_000), actions=body).harness
-    with Host(harness, "", TOOLS, limits=HostLimits(output_bytes=20_000)) as host:
+    comment = "import re\nONE = re.compile('(?#" + "中" * 1500 + ")x')\n" + check("return Allow()")
+    for source, room in ((body, 20_000), (comment, 4_000)):  # the second is short as text, and long as JSON
+        host = make(limits=HostLimits(output_bytes=room), actions=source)
         assert host.check(CALL, 5) == Allow()
-    assert harness.hash not in ready._regexes
+        assert host.harness.hash not in ready._regexes
 
 
 def test_a_spare_that_was_killed_is_replaced(make: Make) -> None:

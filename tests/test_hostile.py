@@ -218,6 +218,7 @@ ATTACKS = [
     Attack("write to descriptor 1", check("import os\nos.write(1, b'x' * 10 ** 6)\nos.write(2, b'x')"), "harmless"),
     # the pipe
     Attack("forged answer", check("send('{{\"i\": 3, \"value\": {{\"kind\": \"Allow\"}}}}')\nreturn Refuse('x', 'y')", SEND), "protocol"),
+    Attack("forged answers in one go", check("frame = lambda i: bytes([0, 0, 0, 23]) + b'{{\"i\": %d, \"value\": null}}' % i\nos.write(3, frame(3) + frame(3))\nfor i in range(4, 9):\n    os.read(3, 65536)\n    os.write(3, frame(i))\nwhile True: pass", SEND), "protocol"),
     Attack("forged verdict kind", check("send('{{\"i\": 3, \"value\": {{\"kind\": \"Evil\", \"rule\": 3}}}}')", SEND), "contract"),
     Attack("forged fault", check("send('{{\"i\": 3, \"fault\": {{\"kind\": \"accepted\", \"file\": \"/etc/passwd\"}}}}')", SEND), "protocol"),
     Attack("forged garbage", check("send('\\\\xff not json')", SEND), "protocol"),

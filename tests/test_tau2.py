@@ -257,6 +257,7 @@ def test_a_read_is_what_a_call_returns() -> None:
 
 def test_users_of_both_domains_have_no_tools() -> None:
     assert not any(bench(domain).user_acts for domain in ("airline", "retail"))
+    assert not seat_of(bench("airline")).user_acts
 
 
 # -- copy on access ----------------------------------------------------------------------------------------------

@@ -136,11 +136,12 @@ class LiveEnvironment:
         toolkit = self.environment.tools
         if not toolkit.has_tool(tool) or toolkit.tool_type(tool).value != "read":
             raise PermissionError(f"{tool!r} is no read-only tool")
-        try:
-            with only_read(toolkit.db):
-                text = self.environment.to_json_str(self.environment.make_tool_call(tool, **arguments))
-        except Exception:  # noqa: BLE001 - as get_response, without its log line and message
-            return None
+        with only_read(toolkit.db):
+            try:
+                answer = self.environment.make_tool_call(tool, **arguments)
+            except Exception:  # noqa: BLE001 - as in get_response, which also logs each answer
+                return None
+            text = self.environment.to_json_str(answer)
         try:
             return json.loads(text)
         except json.JSONDecodeError:

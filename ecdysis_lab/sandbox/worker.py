@@ -22,6 +22,7 @@ from ecdysis_lab.sandbox import regexes
 from ecdysis_lab.sandbox.lines import CHANNEL, confine, safe_builtins
 
 KNOWN_KEPT = 500
+ENVELOPE = 100  # bytes of an answer beside its value, at most
 _ENCODER = json.JSONEncoder(allow_nan=False)
 
 
@@ -85,7 +86,7 @@ class _Worker:
                     if request["hooks"][name] == layer and callable(vars(module).get(name)):
                         self.functions[name] = vars(module)[name]
         self._warm()
-        return made if sum(len(str(entry)) for entry in made) < self.limit else []
+        return made if len(_ENCODER.encode(made)) + ENVELOPE <= self.limit else []
 
     def _warm(self) -> None:
         """Touch what every hook needs, without the harness: pages shared with the server are copied on use."""

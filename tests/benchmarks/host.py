@@ -44,6 +44,15 @@ SAMPLE = {
         "def on_reply(text, view):\n    return Allow()\n"
     ),
 }
+IDLE = {
+    "contract.py": "def describe(tool):\n    return tool\n",
+    "skills.py": "def brief(opening, policy):\n    return ''\n",
+    "actions.py": ("from ecdysis_lab.hooks import Allow\n\n\ndef check(call, view):\n    return Allow()\n"),
+    "regulation.py": (
+        "from ecdysis_lab.hooks import Allow\n\n\ndef observe(call, result, view):\n    return None\n\n\n"
+        "def on_reply(text, view):\n    return Allow()\n"
+    ),
+}
 
 
 def tools() -> list[dict[str, Any]]:
@@ -64,9 +73,10 @@ def tools() -> list[dict[str, Any]]:
     ]
 
 
-def sample(folder: Path) -> harnesses.Harness:
-    """The sample harness, written to ``folder``."""
-    for name, source in SAMPLE.items():
+def written(folder: Path, files: dict[str, str]) -> harnesses.Harness:
+    """A harness of these files, written to ``folder``."""
+    folder.mkdir()
+    for name, source in files.items():
         (folder / name).write_text(source)
     return harnesses.load(folder)
 
@@ -96,8 +106,11 @@ def trial(harness: harnesses.Harness) -> tuple[float, list[float]]:
     return start, hooks
 
 
-def measure(harness: harnesses.Harness, trials: int) -> dict[str, Any]:
-    """Medians over ``trials`` trials; the first one, which also starts the fork server, is reported apart."""
+def measure(harness: harnesses.Harness, idle: harnesses.Harness, trials: int) -> dict[str, Any]:
+    """Medians over ``trials`` trials; the first one, which also starts the fork server, is reported apart.
+
+    ``idle`` is a harness whose hooks do nothing: what it costs is the floor for all others.
+    """
     first, _ = trial(harness)
     runs = [trial(harness) for _ in range(trials)]
     starts, hooks = [start for start, _ in runs], [ms for _, calls in runs for ms in calls]
@@ -108,49 +121,55 @@ def measure(harness: harnesses.Harness, trials: int) -> dict[str, Any]:
         "first_start_ms": round(first, 2),
         "hook_calls": len(hooks),
         "trials": trials,
-        "trial_overhead": trial_overhead(),
-        "overhead_in_a_row": overhead_in_a_row(),
+        "trial_overhead": trial_overhead(harnesses.load("airline").path),
+        "overhead_in_a_row": overhead_in_a_row(harnesses.load("airline").path),
+        "idle_hooks_overhead": trial_overhead(idle.path),
     }
 
 
-def trial_overhead(tasks: int = 15, repeats: int = 3) -> float:
-    """Extra time of a whole sim trial with the human harness over the empty one, as a share of the latter.
+def sides(path: Path, tasks: int = 15) -> list[list[Callable[[], Any]]]:
+    """Whole sim trials in the empty harness and in the one at ``path``: the flawless agent, τ² airline tasks.
 
-    The flawless agent on τ² airline tasks, so that both sides take the same steps; the two in turn, the best of
-    ``repeats`` for each task, summed.
+    Both sides take the same steps. The first trial of each only warms up: sources compiled, fork server started.
     """
     from ecdysis_lab import benchmarks
     from ecdysis_lab.rollout import Setup, run_trial
 
     bench, setup = benchmarks.load("tau2/airline"), Setup("tau2/airline", "sim/flawless")
     chosen = bench.tasks("train", tasks)
-    paths = {name: harnesses.load(name).path for name in ("empty", "airline")}
-    best = dict.fromkeys(paths, 0.0)
-    for task in chosen:
-        times: dict[str, list[float]] = {name: [] for name in paths}
-        for _ in range(1 + repeats):  # the first warms up: sources compiled, fork server started
-            for name, path in paths.items():
-                times[name].append(timed(partial(run_trial, setup, task, path, 0)))
-        for name in paths:
-            best[name] += min(times[name][1:])
-    return round(best["airline"] / best["empty"] - 1, 4)
+    made = [
+        [partial(run_trial, setup, task, folder, 0) for task in chosen]
+        for folder in (harnesses.load("empty").path, path)
+    ]
+    for trials in made:
+        for run in trials:
+            run()
+    return made
 
 
-def overhead_in_a_row(tasks: int = 15, repeats: int = 5) -> float:
+def trial_overhead(path: Path, repeats: int = 3) -> float:
+    """Extra time of a trial over one in the empty harness, as a share of the latter.
+
+    The two in turn, the best of ``repeats`` for each task, summed.
+    """
+    best = [0.0, 0.0]
+    for pair in zip(*sides(path), strict=True):
+        times = [[timed(run) for run in pair] for _ in range(1 + repeats)]
+        for side in (0, 1):
+            best[side] += min(taken[side] for taken in times[1:])
+    return round(best[1] / best[0] - 1, 4)
+
+
+def overhead_in_a_row(path: Path, repeats: int = 5) -> float:
     """As :func:`trial_overhead`, for trials of one harness after another: workers are made beside them."""
-    from ecdysis_lab import benchmarks
-    from ecdysis_lab.rollout import Setup, run_trial
     from ecdysis_lab.sandbox import spares
 
-    bench, setup = benchmarks.load("tau2/airline"), Setup("tau2/airline", "sim/flawless")
-    chosen = bench.tasks("train", tasks)
-    times: dict[str, list[float]] = {name: [] for name in ("empty", "airline")}
-    for _ in range(1 + repeats):
-        for name, taken in times.items():
-            path = harnesses.load(name).path
+    both, times = sides(path), ([], [])
+    for _ in range(repeats):
+        for trials, taken in zip(both, times, strict=True):
             spares.current().settle()
-            taken.append(timed(lambda p=path: [run_trial(setup, task, p, 0) for task in chosen]))
-    return round(min(times["airline"][1:]) / min(times["empty"][1:]) - 1, 4)
+            taken.append(timed(lambda t=trials: [run() for run in t]))
+    return round(min(times[1]) / min(times[0]) - 1, 4)
 
 
 def main() -> None:
@@ -161,8 +180,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        harness = harnesses.load(asked.harness) if asked.harness else sample(Path(folder))
-        numbers = measure(harness, asked.trials)
+        sample, idle = (written(Path(folder, name), f) for name, f in (("sample", SAMPLE), ("idle", IDLE)))
+        numbers = measure(harnesses.load(asked.harness) if asked.harness else sample, idle, asked.trials)
     if asked.json:
         print(json.dumps(numbers))
         return
