@@ -86,7 +86,8 @@ def _execute(path: Path, out: Path, parameters: dict[str, Any]) -> int:
             stdout_file=sys.stdout,
             stderr_file=sys.stderr,
             log_output=False,
-            extra_arguments=["--log-level=ERROR"],
+            # The kernel logs the interrupt that begins its shutdown as an error; what a cell raises comes by itself.
+            extra_arguments=["--log-level=CRITICAL"],
             kernel_name="python3",
         )
     except PapermillExecutionError as failed:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from ecdysis_lab import notebooks
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -71,3 +73,17 @@ def test_parameters_are_typed_and_commented(name: str) -> None:
 def test_every_size_can_be_scaled_down(name: str) -> None:
     (cell,) = parameter_cells(name)
     assert "smoke: bool = False" in cell["text"]
+
+
+def test_what_a_kernel_logs_of_its_own_shutdown_is_not_shown(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """jupyter_client interrupts a kernel before it ends it, which now and then is logged as an error."""
+    nbformat = pytest.importorskip("nbformat")
+    cell = "get_ipython().kernel.log.error('KeyboardInterrupt caught in kernel.')\nprint('shown')"
+    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)])
+    made.metadata["kernelspec"] = {"name": "python3", "display_name": "", "language": "python"}
+    nbformat.write(made, tmp_path / "a.ipynb")
+    assert notebooks._execute(tmp_path / "a.ipynb", tmp_path / "b.ipynb", {}) == 0
+    out, err = capfd.readouterr()
+    assert "shown" in out and "KeyboardInterrupt" not in err
