@@ -179,14 +179,19 @@ class HarnessedAgent:
         text = result.content or ""
         done = Done(call, text, result.error)
         self.host.add_done(done)
-        note = self._safely(
-            "observe", lambda: self.host.observe(call, text, result.error, self.steps_left), None, call.name
-        )
+        note = self._noted(done)
         extra = [self._rewritten.pop(call.id, "")]
         if note:
             self._note("annotate", "observe", tool=call.name, reason=note)
             extra.append(NOTE + note)
         return replace(result, content="\n".join([text, *[e for e in extra if e]]))
+
+    def _noted(self, done: Done) -> str | None:
+        """The harness's note on the call added last."""
+        if not self.host.may_note(done.error):
+            return None
+        act = partial(self.host.observe, done.call, done.result, done.error, self.steps_left)
+        return self._safely("observe", act, None, done.call.name)
 
     def _see(self, message: Message) -> None:
         self.context.append(message)

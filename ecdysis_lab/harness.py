@@ -10,6 +10,7 @@ import difflib
 import functools
 import hashlib
 import json
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -84,12 +85,12 @@ def load(path_or_name: str | Path) -> Harness:
         raise LabError(f"harness: {str(path_or_name)!r} is neither a folder nor one of: {', '.join(names)}")
     raw: dict[str, bytes] = {}
     strays: list[tuple[str, str]] = []
-    for entry in sorted(folder.iterdir()):
-        if entry.name in FILES and entry.is_file() and not entry.is_symlink():
-            raw[entry.name] = entry.read_bytes()
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.name in FILES and entry.is_file(follow_symlinks=False):
+            raw[entry.name] = Path(entry).read_bytes()
         elif entry.name in FILES:
             strays.append((entry.name, "must be a plain file, not a link or folder; it is not loaded"))
-        elif not entry.name.startswith((".", "__pycache__")) and entry.suffix != ".md":
+        elif not entry.name.startswith((".", "__pycache__")) and not entry.name.endswith(".md"):
             strays.append((entry.name, f"is never loaded; a harness has only {', '.join(FILES)}"))
     if strays and not raw:
         raise LabError(

@@ -31,6 +31,7 @@ from ecdysis_lab.sandbox import spares, validate
 from ecdysis_lab.sandbox.client import HostError
 from ecdysis_lab.sandbox.pipe import HarnessFault, HostLimits, Worker
 from ecdysis_lab.sandbox.ready import Recipe, sandbox_report
+from ecdysis_lab.seat import tool_key
 from ecdysis_lab.static import HOOKS
 
 __all__ = ["HarnessFault", "Host", "HostError", "HostLimits", "sandbox_report"]
@@ -75,6 +76,9 @@ class Host:
         self._user_acts = user_acts
         self._done_count = 0
         self._changed_at: int | None = None  # calls done when the environment last may have changed
+        self._made: set[str] = set()
+        self._seen: list[str] = []  # results
+        self._repeated = False
         self._hooks = {hook for hook in HOOKS if harness.defines(hook)}
         self._kinds = {tool["name"]: tool.get("kind", "other") for tool in tools}
 
@@ -100,8 +104,34 @@ class Host:
         """Add an executed call to the view, with the next hook call."""
         self._done.append([*_call(done.call), done.result, done.error])
         self._done_count += 1
+        if not done.error:
+            self._seen.append(done.result)
+        if self.has("observe"):
+            key = tool_key(done.call)
+            self._repeated = key in self._made
+            self._made.add(key)
         if self._kinds.get(done.call.name, "other") != "read":
             self._changed_at = self._done_count
+
+    def may_note(self, error: bool) -> bool:
+        """Whether ``observe`` has anything to say about the call added last; ``Rules.observer`` names its cases."""
+        cases = self._cases("observe")
+        if not self.has("observe") or cases is None:
+            return self.has("observe")
+        return "always" in cases or (error and "error" in cases) or (self._repeated and "repeat" in cases)
+
+    def _cases(self, hook: str) -> Any:
+        """When a hook has anything to say, as the harness told when it was loaded; None for always."""
+        return self._worker.cases.get(hook) if self._worker else None
+
+    def _may_judge(self, call: Call) -> bool:
+        """Whether ``check`` has anything to say about a call; ``Rules.checker`` names its cases."""
+        cases = self._cases("check")
+        if cases is None or call.name in cases["tools"]:
+            return True
+        formed = [value for key, value in call.arguments.items() if key in cases["arguments"]]
+        plain = all(isinstance(value, str) for value in call.arguments.values())
+        return not plain or not all(any(f'"{value}"' in seen for seen in self._seen) for value in formed)
 
     def describe(self, tool: dict[str, Any]) -> dict[str, Any]:
         """The tool's schema as the model should see it; name, kind and parameter names are as they were."""
@@ -113,7 +143,7 @@ class Host:
 
     def check(self, call: Call, steps_left: int) -> Verdict:
         """Verdict on a call before it executes."""
-        if not self.has("check"):
+        if not self.has("check") or not self._may_judge(call):
             return Allow()
         return validate.verdict("check", self._hook("check", _call(call), steps_left=steps_left))
 

@@ -152,13 +152,9 @@ class _Walk:
         self.calls += 1
         self.environment.call(call)
         text = recorded.content or ""
-        self.agent.host.add_done(Done(call, text, recorded.error))
-        note = self.agent._safely(
-            "observe",
-            lambda: self.agent.host.observe(call, text, recorded.error, self.agent.steps_left),
-            None,
-            call.name,
-        )
+        done = Done(call, text, recorded.error)
+        self.agent.host.add_done(done)
+        note = self.agent._noted(done)
         if note:
             self.acts.append((len(self.agent.context), "observe", note))
         noted = (message.content or "").partition("\n" + NOTE)[2]

@@ -207,17 +207,28 @@ def test_notes_on_results() -> None:
 
 def test_claims() -> None:
     tools, claim = {"pay": ABOUT, "look": authoring.anycase("look")}, authoring.anycase("is paid")
+
+    def judge(text: str, view: View, doubtful: tuple[str, ...] = ()) -> tuple[str, str] | None:
+        return authoring.claim_without_write(text, view, claim, tools, "id", KINDS[0], doubtful)
+
     said = talk(ASKED, ("user", "Yes"))
-    assert authoring.claimed_tools("It is paid", said, claim, tools) == ["pay"]
-    assert authoring.claimed_tools("It is open", said, claim, tools) == []
-    assert authoring.claimed_tools("It is paid", talk(ASKED, ("user", "Hm")), claim, tools) == []
-    assert authoring.claimed_tools("It is paid", talk(("user", "Yes")), claim, tools) == []
-    found = authoring.claim_without_write(["pay"], said, "id", KINDS[0])
+    found = judge("It is paid", said)
     assert found and found[1] == "Call pay now, or tell the user what is still open."
-    for arguments, silent in (({"id": "A1"}, True), ({"id": "B2"}, False), ({}, True)):
-        view = talk(ASKED, ("user", "Yes"), done=(Done(Call("pay", arguments), "no", True),))
-        assert (authoring.claim_without_write(["pay"], view, "id", KINDS[0]) is None) is silent
-    assert authoring.claim_without_write([], said, "id", KINDS[0]) is None
+    both = judge("It is paid, look", said, ("pay",))
+    assert both and both[1].startswith("Call pay or look now")
+    assert judge("It is paid", said, ("pay",)) is None
+    assert judge("It is open", said) is None
+    assert judge("It is paid", talk(ASKED, ("user", "Hm"))) is None
+    assert judge("It is paid", talk(("user", "Yes"))) is None
+    assert judge("It is paid", talk(("assistant", "I see A1 pay."), ("user", "Yes"))) is None
+    for call, silent in (
+        (Call("pay", {"id": "A1"}), True),
+        (Call("pay", {"id": "B2"}), False),
+        (Call("pay", {}), True),
+        (Call("look", {"id": "A1"}), False),
+    ):
+        view = talk(ASKED, ("user", "Yes"), done=(Done(call, "no", True),))
+        assert (judge("It is paid", view) is None) is silent
 
 
 def test_texts_before_the_interaction() -> None:

@@ -499,6 +499,146 @@ def test_tools_that_are_no_plain_data_reach_the_hooks(tmp_path: Path) -> None:
         assert host.check(Call("c", {"path": Path("/b")}), 5) == Refuse("/a", "x")
 
 
+RULES = """
+from ecdysis_lab.authoring import Rules
+
+rules = Rules()
+rules.form("strip", "order_id")(lambda text: text.strip("# "))
+rules.line("never", "never", "cancel_order")(lambda call, view: "Stop.")
+rules.note("failed", "error")(lambda call, result, view: "It failed.")
+rules.note("again", "repeat")(lambda call, result, view: "Again.")
+check = rules.checker()
+observe = rules.observer()
+"""
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Hooks that workers were asked to run, in order."""
+    hooks, real = list[str](), ready.Worker.ask
+
+    def ask(self: Any, hook: str, message: dict[str, Any], answer: Any) -> Any:
+        if message["do"] == "hook":
+            hooks.append(hook)
+        return real(self, hook, message, answer)
+
+    monkeypatch.setattr(ready.Worker, "ask", ask)
+    return hooks
+
+
+def test_notes_are_asked_for_in_their_cases_only(make: Make) -> None:
+    host = make(regulation=RULES)
+
+    def may_note(call: Call, error: bool = False) -> bool:
+        host.add_done(Done(call, "{}", error))
+        return host.may_note(error)
+
+    assert may_note(Call("get_order", {"order_id": 0}))  # not loaded yet: nothing is known
+    host.start()
+    assert not may_note(Call("get_order", {"order_id": 1}))
+    assert may_note(Call("get_order", {"order_id": 1}))
+    assert not may_note(Call("get_order", {"order_id": True}))  # as JSON it differs
+    assert not may_note(Call("cancel_order", {"order_id": 1}))
+    assert may_note(Call("cancel_order", {"order_id": 2}), error=True)
+
+
+@pytest.mark.parametrize(
+    ("off", "error", "repeat"), [("failed", False, True), ("again", True, False), ("other", True, True)]
+)
+def test_a_note_that_is_off_has_no_case(make: Make, off: str, error: bool, repeat: bool) -> None:
+    host = make(regulation=RULES, toml=f"[rules]\n{off} = false\n")
+    host.start()
+    for call, failed, expected in (
+        (CALL, False, False),
+        (CALL, False, repeat),
+        (Call("get_order", {}), True, error),
+    ):
+        host.add_done(Done(call, "{}", failed))
+        assert host.may_note(failed) is expected
+
+
+@pytest.mark.parametrize("note", ['rules.note("any")(len)\n', "def observe(call, result, view):\n    pass\n"])
+def test_other_notes_are_always_asked_for(make: Make, note: str) -> None:
+    host = make(regulation=RULES.replace("check =", note + "check =", 1) if "any" in note else RULES + note)
+    host.start()
+    host.add_done(Done(CALL, "{}"))
+    assert host.may_note(False)
+
+
+def test_no_hook_no_note(make: Make) -> None:
+    host = make(actions=check("return Allow()"))
+    host.start()
+    host.add_done(Done(CALL, "{}", True))
+    assert not host.may_note(True)
+
+
+def test_a_call_is_judged_where_a_line_or_a_form_can_apply(make: Make, asked: list[str]) -> None:
+    host = make(actions=RULES)
+    host.start()
+    host.add_done(Done(Call("other", {}), '{"orders": ["W1", "#W2"]}'))
+    host.add_done(Done(Call("other", {}), 'no order "W3"', error=True))
+
+    def judged(call: Call) -> Any:
+        asked.clear()
+        verdict = host.check(call, 5)
+        assert verdict == Allow() or asked  # what is not asked passes
+        return verdict if asked else "passed"
+
+    assert judged(Call("get_order", {"order_id": "W1"})) == "passed"
+    assert judged(Call("get_order", {"order_id": "#W2"})) == "passed"  # the environment writes it so
+    assert judged(Call("get_order", {"order_id": "#W1"})) == Rewrite({"order_id": "W1"}, rule="strip")
+    assert judged(Call("get_order", {"order_id": "W"})) == Allow()  # a part of what was seen
+    assert judged(Call("get_order", {"order_id": "W3"})) == Allow()  # seen in an error only
+    assert judged(Call("get_order", {"order_id": 1})) == Rewrite({"order_id": "1"}, rule="strip")
+    assert judged(Call("get_order", {"why": "late"})) == "passed"
+    assert judged(Call("get_order", {"rows": [{"order_id": "#W1"}]})) == Rewrite(
+        {"rows": [{"order_id": "W1"}]}, rule="strip"
+    )
+    assert judged(Call("cancel_order", {"order_id": "W1"})) == Refuse("Policy: never.", "Stop.", "never")
+
+
+def test_rules_that_are_off_ask_for_no_judgement(make: Make, asked: list[str]) -> None:
+    host = make(actions=RULES, toml="[rules]\nstrip = false\nnever = false\n")
+    host.start()
+    for name in ("get_order", "cancel_order"):
+        assert host.check(Call(name, {"order_id": "#W1"}), 5) == Allow()
+    assert asked == []
+
+
+def test_a_check_around_the_rules_is_always_asked(make: Make, asked: list[str]) -> None:
+    host = make(
+        actions=RULES + "inner = check\ndef check(call, view):\n    return inner(call, view)\n",
+    )
+    host.start()
+    assert host.check(Call("get_order", {"why": "late"}), 5) == Allow()
+    assert asked == ["check"]
+
+
+def test_cases_that_fail_are_a_fault_of_the_harness(make: Make) -> None:
+    host = make(actions=check("return Allow()") + "check.cases = lambda: 1 / 0\n")
+    assert fault_of(host.start).kind == "error" and not host.has("check")
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [
+        "5",
+        "{'tools': 5, 'arguments': []}",
+        "{'tools': []}",
+        "['always']",
+        "None",
+        "{'tools': [], 'arguments': {}}",
+    ],
+)
+def test_cases_that_make_no_sense_harm_nothing(make: Make, cases: str) -> None:
+    host = make(actions=f"from ecdysis_lab.hooks import Refuse\n\ndef check(call, view):\n    return Refuse('a', 'b')\n\n"
+                f"check.cases = lambda: {cases}\n")  # fmt: skip
+    host.start()
+    assert host.check(CALL, 5) == Refuse("a", "b")
+    host.add_done(Done(CALL, "{}"))
+    assert not host.may_note(False)
+
+
 def test_expressions_are_compiled_by_the_first_worker_only(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -519,8 +659,8 @@ def test_expressions_are_compiled_by_the_first_worker_only(
         with Host(harness, "", TOOLS) as host:
             assert host.check(CALL, 5) == Refuse(f"#W12{int(re.I | re.U)}", "x")
     spares.current().settle()
-    assert [entry[0] for entry in told[0]] == [r"(?P<id>#w\d+)|no"]
-    assert told[1] == []
+    assert [entry[0] for entry in told[0]["regexes"]] == [r"(?P<id>#w\d+)|no"]
+    assert told[1]["regexes"] == []
 
 
 def test_more_expressions_than_an_answer_holds_are_kept_by_nobody(make: Make) -> None:

@@ -32,8 +32,9 @@ STAGES = (
     "benchmarks",
     "sim",  # after the benchmarks: it alone asks them for gold
     "static harness",
+    "seat",
     "sandbox host",
-    "seat agent",
+    "agent",
     "replay",
     "rollout",
     "formats importers intake",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from ecdysis_lab.hooks import Allow, Call, Refuse, Rewrite, Verdict, View, enabled
 
@@ -13,6 +13,9 @@ FindCall = Callable[[Call, View], str | None]
 NoteRule = Callable[[Call, str, View], str | None]
 FindReply = Callable[[str, View], tuple[str, str] | None]
 ReplyRule = Callable[[str, View], Verdict | None]
+Check = Callable[[Call, View], Verdict]
+Case = Literal["always", "error", "repeat"]
+Canonicals = dict[str, list[tuple[str, Canonical]]]  # argument -> its forms by name, in the order they apply
 
 
 class Rules:
@@ -31,6 +34,9 @@ class Rules:
         self.lines: dict[str, CallRule] = {}
         self.notes: dict[str, NoteRule] = {}
         self.replies: dict[str, ReplyRule] = {}
+        self._canonicals: Canonicals = {}
+        self._lines_of: dict[str, dict[str, CallRule]] = {}
+        self._note_cases: dict[str, Case] = {}
 
     def line(self, name: str, policy: str, *tools: str) -> Callable[[FindCall], CallRule]:
         """Register ``find(call, view) -> option or None`` as a rule that refuses these tools by that policy."""
@@ -41,6 +47,8 @@ class Rules:
                 return Refuse(f"Policy: {policy}.", option, name) if option else None
 
             self.lines[name] = rule
+            for tool in tools:
+                self._lines_of.setdefault(tool, {})[name] = rule
             return rule
 
         return register
@@ -49,31 +57,60 @@ class Rules:
         """Register ``canonical(text) -> value or None`` for these arguments, inside lists of objects too."""
 
         def register(canonical: Canonical) -> CallRule:
-            def convert(data: Any, key: str = "") -> Any:
-                if isinstance(data, dict):
-                    return {k: convert(v, k) for k, v in data.items()}
-                if isinstance(data, list):
-                    return [convert(v) for v in data]
-                found = canonical(str(data).strip()) if key in keys and data is not None else None
-                return data if found is None else found
-
             def rule(call: Call, view: View) -> Verdict | None:
-                arguments = convert(call.arguments)
-                return None if arguments == call.arguments else Rewrite(arguments, rule=name)
+                arguments, applied = _canonical(call.arguments, {key: [(name, canonical)] for key in keys})
+                return Rewrite(arguments, rule=name) if applied else None
 
             self.forms[name] = rule
+            for key in keys:
+                others = [form for form in self._canonicals.get(key, ()) if form[0] != name]
+                self._canonicals[key] = [*others, (name, canonical)]
             return rule
 
         return register
 
-    def note(self, name: str) -> Callable[[NoteRule], NoteRule]:
-        """Register ``rule(call, result, view) -> note or None``."""
+    def note(self, name: str, case: Case = "always") -> Callable[[NoteRule], NoteRule]:
+        """Register ``rule(call, result, view) -> note or None``.
+
+        Parameters
+        ----------
+        name : of the rule.
+        case : when the rule has anything to say: for every result, for the ``"error"`` of a rejected call, or for
+            the ``"repeat"`` of a call that was made before in the trial; for :meth:`observer`.
+        """
 
         def register(rule: NoteRule) -> NoteRule:
-            self.notes[name] = rule
+            self.notes[name], self._note_cases[name] = rule, case
             return rule
 
         return register
+
+    def observer(self) -> NoteRule:
+        """An ``observe`` hook that runs these notes, and is not asked where none of them has its case."""
+
+        def observe(call: Call, result: str, view: View) -> str | None:
+            return self.observe(call, result, view)
+
+        vars(observe)["cases"] = lambda: sorted({c for name, c in self._note_cases.items() if enabled(name)})
+        return observe
+
+    def checker(self) -> Check:
+        """A ``check`` hook that runs these forms and lines, and is not asked where none of them can apply.
+
+        That is a call of a tool without a line whose arguments are texts, each without a form or printed in a result
+        before, just as it is: what the environment itself has written is in canonical form.
+        """
+
+        def check(call: Call, view: View) -> Verdict:
+            return self.check(call, view)
+
+        vars(check)["cases"] = lambda: {
+            "tools": [tool for tool, lines in self._lines_of.items() if any(map(enabled, lines))],
+            "arguments": [
+                key for key, forms in self._canonicals.items() if any(enabled(f[0]) for f in forms)
+            ],
+        }
+        return check
 
     def reply(self, name: str) -> Callable[[FindReply], ReplyRule]:
         """Register ``find(text, view) -> (reason, option) or None`` as a rule that stops a reply."""
@@ -90,17 +127,14 @@ class Rules:
 
     def check(self, call: Call, view: View) -> Verdict:
         """Bring a call to canonical form, then hold it against the policy."""
-        original = call
-        applied: list[str] = []
-        for name, rule in self.forms.items():
-            verdict = rule(call, view) if enabled(name) else None
-            if isinstance(verdict, Rewrite):
-                call, applied = Call(call.name, verdict.arguments or {}, call.id), [*applied, name]
-        for name, rule in self.lines.items():
+        arguments, applied = _canonical(call.arguments, self._canonicals)
+        call = Call(call.name, arguments, call.id) if applied else call
+        for name, rule in self._lines_of.get(call.name, {}).items():
             verdict = rule(call, view) if enabled(name) else None
             if verdict is not None:
                 return verdict
-        return Rewrite(call.arguments, rule="+".join(applied)) if call is not original else Allow()
+        used = [name for name in self.forms if name in applied]
+        return Rewrite(arguments, rule="+".join(used)) if used else Allow()
 
     def observe(self, call: Call, result: str, view: View) -> str | None:
         """The first note that fits a result."""
@@ -111,3 +145,26 @@ class Rules:
         """Stop a reply that is not true."""
         verdicts = (rule(text, view) for name, rule in self.replies.items() if enabled(name))
         return next((verdict for verdict in verdicts if verdict), Allow())
+
+
+def _canonical(arguments: dict[str, Any], forms: Canonicals) -> tuple[dict[str, Any], set[str]]:
+    """Arguments with the forms that are switched on applied, and the names of those that changed something."""
+    applied: set[str] = set()
+
+    def convert(data: Any, key: str = "") -> Any:
+        if isinstance(data, dict):
+            return {k: convert(v, k) for k, v in data.items()}
+        if isinstance(data, list):
+            return [convert(v) for v in data]
+        if data is None or key not in forms:
+            return data
+        for name, canonical in forms[key]:
+            found = canonical(str(data).strip()) if enabled(name) else None
+            if found is not None and found != data:
+                applied.add(name)
+                data = found
+                if isinstance(data, (dict, list)):
+                    return convert(data)
+        return data
+
+    return {k: convert(v, k) for k, v in arguments.items()}, applied

@@ -146,36 +146,42 @@ def error_hint(call: Call, result: str, view: View, hints: Iterable[tuple[Patter
     return next((hint for pattern, hint in hints if pattern.search(result)), None) if failed else None
 
 
-def claimed_tools(text: str, view: View, claim: Pattern, tools: Mapping[str, Pattern]) -> list[str]:
-    """Tools whose work a reply claims right after the user's yes to it.
+def claim_without_write(
+    text: str,
+    view: View,
+    claim: Pattern,
+    tools: Mapping[str, Pattern],
+    key: str,
+    listed: Pattern,
+    doubtful: Sequence[str] = (),
+) -> tuple[str, str] | None:
+    """Reason and option where a reply claims, right after the user's yes to it, work that no call did.
+
+    A rejected call counts as one, as it got its own note.
 
     Parameters
     ----------
     claim : how finished work is claimed. tools : write tool -> words for its work, in the question or the claim.
+    key : argument with the id of what is changed. listed : form of such ids; where the agent's question lists some,
+        the call must have been about one of them, or about no id.
+    doubtful : tools whose claim alone stops nothing.
     """
     asked, answer = _last_exchange(view)
-    if not (claim.search(text) and _ASKED.search(asked) and _AGREED.search(answer)):
-        return []
-    return [tool for tool, words in tools.items() if words.search(asked + text)]
-
-
-def claim_without_write(
-    tools: Sequence[str], view: View, key: str, listed: Pattern
-) -> tuple[str, str] | None:
-    """Reason and option where none of the claimed tools was called; a rejected call counts, as it got its own note.
-
-    Parameters
-    ----------
-    tools : from ``claimed_tools``. key : argument with the id of what is changed. listed : form of such ids; where
-        the agent's question lists some, the call must have been about one of them, or about no id.
-    """
-    wanted = set(listed.findall(_last_exchange(view)[0]))
-    made = [done.call for done in view.done if done.call.name in tools]
-    if not tools or any(not wanted or call.arguments.get(key, "") in ("", *wanted) for call in made):
+    if not _AGREED.match(answer):
+        return None
+    wanted = set(listed.findall(asked))
+    for call in (done.call for done in reversed(view.done) if done.call.name in tools):
+        about = not wanted or call.arguments.get(key, "") in ("", *wanted)
+        if about and tools[call.name].search(asked + text):
+            return None
+    if not (_ASKED.search(asked) and claim.search(text)):  # last, since it costs most
+        return None
+    claimed = [tool for tool, words in tools.items() if words.search(asked + text)]
+    if set(claimed) <= set(doubtful):
         return None
     return (
         "You say it is done, but no call did what the user has just confirmed.",
-        f"Call {' or '.join(tools)} now, or tell the user what is still open.",
+        f"Call {' or '.join(claimed)} now, or tell the user what is still open.",
     )
 
 

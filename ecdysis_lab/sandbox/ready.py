@@ -12,11 +12,13 @@ from typing import Any
 
 from ecdysis_lab.harness import Harness, static_problems
 from ecdysis_lab.records import LAYER_FILES
+from ecdysis_lab.sandbox import validate
 from ecdysis_lab.sandbox.pipe import HarnessFault, HostLimits, Worker
 from ecdysis_lab.static import HOOKS
 
-REGEXES_KEPT = 32
+REGEXES_KEPT = REQUESTS_KEPT = 32
 _regexes: dict[str, list[Any]] = {}
+_requests: dict[tuple[Any, ...], bytes] = {}
 _report: dict[str, str] = {}
 _report_lock = threading.Lock()
 
@@ -43,7 +45,7 @@ class Recipe:
         return (
             self.harness.hash,
             self.policy,
-            json.dumps(self.tools, default=str),
+            _bytes(self.tools),
             self.limits,
             self.without,
         )
@@ -58,8 +60,7 @@ class Recipe:
         """
         if "static" not in self.without:
             _check_static(self.harness)
-        layers = {layer: name for layer, name in LAYER_FILES.items() if self.harness.active(layer)}
-        code = {layer: _compiled(name, self.harness.files[name]) for layer, name in layers.items()}
+        load = {"do": "load", "request": self._request()}
         worker = Worker(self.limits)
         try:
             lines = worker.ask(
@@ -67,30 +68,46 @@ class Recipe:
             )
             if not self.without:
                 _warn(lines)
-            self._learn(worker.ask("load", self._request(code), _no_read))
+            self._learn(worker, worker.ask("load", load, _no_read))
         except HarnessFault:
             worker.close()  # half a harness is none
             raise
         return worker
 
-    def _learn(self, made: Any) -> None:
-        """Keep what the next worker of this harness need not compile; it is data to us, and only sent back."""
+    def _learn(self, worker: Worker, told: Any) -> None:
+        """Keep what the next worker of this harness need not compile, and when its hooks are to be asked.
+
+        It is data to us: the expressions are only sent back, and the cases are compared with texts of ours.
+        """
+        told = told if isinstance(told, dict) else {}
+        made, worker.cases = told.get("regexes"), validate.cases(told.get("cases"))
         if made and isinstance(made, list):
             while len(_regexes) >= REGEXES_KEPT:
                 _regexes.pop(next(iter(_regexes)), None)
             _regexes.setdefault(self.harness.hash, made)
 
-    def _request(self, code: dict[str, bytes]) -> dict[str, Any]:
-        return {
-            "do": "load",
-            "policy": self.policy,
-            "tools": json.loads(json.dumps(self.tools, default=str)),  # plain data, beside the code's bytes
-            "disabled": self.harness.disabled,
-            "code": code,
-            "regexes": _regexes.get(self.harness.hash, []),
-            "hooks": {name: layer for name, (layer, _) in HOOKS.items()},
-            "builtins": "builtins" not in self.without,
-        }
+    def _request(self) -> bytes:
+        """What ``do_load`` takes, as marshal data; kept, since all workers of a recipe take the same."""
+        regexes = _regexes.get(self.harness.hash, [])
+        key = (self.key, bool(regexes))
+        data = _requests.get(key)
+        if data is None:
+            while len(_requests) >= REQUESTS_KEPT:
+                _requests.pop(next(iter(_requests)), None)
+            layers = {layer: name for layer, name in LAYER_FILES.items() if self.harness.active(layer)}
+            request = {
+                "policy": self.policy,
+                "tools": json.loads(
+                    json.dumps(self.tools, default=str)
+                ),  # plain data, beside the code's bytes
+                "disabled": self.harness.disabled,
+                "code": {layer: _compiled(name, self.harness.files[name]) for layer, name in layers.items()},
+                "regexes": regexes,
+                "hooks": {name: layer for name, (layer, _) in HOOKS.items()},
+                "builtins": "builtins" not in self.without,
+            }
+            data = _requests[key] = marshal.dumps(request, 2)
+        return data
 
 
 def sandbox_report() -> dict[str, str]:
@@ -137,6 +154,13 @@ def _compiled(name: str, source: str) -> bytes:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise HarnessFault("static", "load", name, getattr(error, "lineno", 0) or 0, str(error)) from None
     return marshal.dumps(code)
+
+
+def _bytes(tools: list[dict[str, Any]]) -> bytes:
+    try:
+        return marshal.dumps(tools, 2)  # later versions' bytes depend on what is shared
+    except ValueError:  # something that is not plain data
+        return json.dumps(tools, default=str).encode()
 
 
 def _no_read(_tool: Any, _arguments: Any) -> dict[str, Any]:

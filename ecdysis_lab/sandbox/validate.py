@@ -71,6 +71,15 @@ def verdict(hook: str, value: Any) -> Verdict:
     return Rewrite(text=reply, rule=rule)
 
 
+def cases(told: Any) -> dict[str, Any]:
+    """When ``observe`` and ``check`` have anything to say. One whose cases make no sense is left out: it always runs."""
+    told = told if isinstance(told, dict) else {}
+    observe, check = told.get("observe"), told.get("check")
+    known: dict[str, Any] = {"observe": observe} if isinstance(observe, list) else {}
+    parts = [check.get(part) for part in ("tools", "arguments")] if isinstance(check, dict) else [None]
+    return known | ({"check": check} if all(isinstance(part, list) for part in parts) else {})
+
+
 def clean(value: Any, depth: int = 0) -> bool:
     """Whether JSON data is safe for those after us: shallow, encodable text, integers of 64 bits."""
     if isinstance(value, str):

@@ -52,7 +52,7 @@ class _Worker:
         self.policy, self.limit = "", 0
         self.tools: list[dict[str, Any]] = []
         self.kinds: dict[str, str] = {}
-        self.known: dict[str, str] = {}  # answers of reads, until the environment may have changed
+        self.known: dict[Any, str] = {}  # answers of reads, until the environment may have changed
 
     def run(self) -> NoReturn:
         """Serve until the channel closes."""
@@ -70,8 +70,15 @@ class _Worker:
         self.limit = request["limits"]["output_bytes"]
         return confine(request["limits"], request["without"], self.server)
 
-    def do_load(self, request: dict[str, Any]) -> list[list[Any]]:
-        """Load the hooks; returns regular expressions that had to be compiled, unless they are too many to tell."""
+    def do_load(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Load the hooks.
+
+        Returns
+        -------
+        ``regexes`` that had to be compiled, unless they are too many to tell, and ``cases``: hook -> when it has
+        anything to say, for those that tell.
+        """
+        request = marshal.loads(request["request"])
         self.policy, self.tools = request["policy"], request["tools"]
         self.kinds = {tool["name"]: tool.get("kind", "other") for tool in self.tools}
         hooks._DISABLED.update(request["disabled"])
@@ -86,7 +93,10 @@ class _Worker:
                     if request["hooks"][name] == layer and callable(vars(module).get(name)):
                         self.functions[name] = vars(module)[name]
         self._warm()
-        return made if len(_ENCODER.encode(made)) + ENVELOPE <= self.limit else []
+        tell = {name: getattr(function, "cases", None) for name, function in self.functions.items()}
+        cases = {name: ask() for name, ask in tell.items() if callable(ask)}
+        told = {"cases": cases, "regexes": made}
+        return told if len(_ENCODER.encode(told)) + ENVELOPE <= self.limit else {**told, "regexes": []}
 
     def _warm(self) -> None:
         """Touch what every hook needs, without the harness: pages shared with the server are copied on use."""
@@ -193,7 +203,10 @@ def _at_least(count: int, parts: bytearray) -> bytearray:
     return parts
 
 
-def _key(tool: str, arguments: dict[str, Any]) -> str:
+def _key(tool: str, arguments: dict[str, Any]) -> Any:
+    """Equal for equal reads; most take texts only."""
+    if all(type(value) is str for value in arguments.values()):
+        return (tool, *sorted(arguments.items()))
     return json.dumps([tool, arguments], sort_keys=True, default=repr)
 
 

@@ -26,7 +26,7 @@ from ecdysis_lab.authoring import (
     said,
     whole_number,
 )
-from ecdysis_lab.hooks import Call, Verdict, View
+from ecdysis_lab.hooks import Call, View
 
 rules = Rules()
 form, line = rules.form, rules.line
@@ -166,8 +166,9 @@ def status(view: View, flight: Row) -> str:
 
 
 def flown(view: View, booking: Row) -> list[Row]:
-    """Segments of a reservation that have taken off."""
-    return [f for f in booking.get("flights", []) if status(view, f) in ("landed", "flying")]
+    """Segments of a reservation that have taken off, today or before."""
+    due = [f for f in booking.get("flights", []) if str(f.get("date")) <= CURRENT.date().isoformat()]
+    return [f for f in due if status(view, f) in ("landed", "flying")]
 
 
 def segments(flights: list[Row]) -> list[tuple[str, str]]:
@@ -176,6 +177,9 @@ def segments(flights: list[Row]) -> list[tuple[str, str]]:
 
 
 # -- itineraries ---
+
+
+found_before: dict[tuple[str, str, str], Row] = {}  # schedules do not change within a trial
 
 
 def place(airport: Any) -> str:
@@ -200,8 +204,12 @@ def scheduled(view: View, flight: Row, start: str, toward: str) -> Row | None:
                     start,
                 ):
                     return {**row, "date": date}
-    row = next((r for r in departures(view, start, toward, date) if r["flight_number"] == number), None)
-    return {**row, "date": date} if row else None
+    if (number, date, start) not in found_before:
+        row = next((r for r in departures(view, start, toward, date) if r["flight_number"] == number), None)
+        if not row:
+            return None
+        found_before[number, date, start] = {**row, "date": date}
+    return found_before[number, date, start]
 
 
 def departures(view: View, start: str, toward: str, date: str) -> Iterator[Row]:
@@ -360,8 +368,8 @@ def insurance_asked(call: Call, view: View) -> str | None:
 def own_reservation(call: Call, view: View) -> str | None:
     """A user id that the user gave is the one the call is about."""
     given = set(USER.findall(said(view, "user").lower()))
-    user = owner(call, view).get("user_id")
-    foreign = given and user and user not in given
+    user = str(call.arguments.get("user_id") or reservation(call, view).get("user_id") or "")
+    foreign = given and user and user not in given and owner(call, view)
     return f"Act only for {', '.join(sorted(given))}; deny the rest." if foreign else None
 
 
@@ -444,28 +452,23 @@ def cancel_flown(call: Call, view: View) -> str | None:
 def cancel_conditions(call: Call, view: View) -> str | None:
     """One of the four conditions holds."""
     booking = reservation(call, view)
-    if (
-        not booking
-        or booking["cabin"] == "business"
-        or any(status(view, f) == "cancelled" for f in booking["flights"])
-    ):
+    if not booking or booking["cabin"] == "business":
         return None
     key, made = booking["reservation_id"], datetime.fromisoformat(booking["created_at"])
     # The benchmark's own solution cancels a reservation that was upgraded, and paid for, in the conversation.
     paid = [
         d.call.arguments.get("reservation_id") for d in view.done if d.call.name == FLIGHTS and not d.error
     ]
-    if CURRENT - made <= timedelta(hours=24) or key in paid:
-        return None
-    if booking["insurance"] != "yes":
-        return f"Tell the user why {key} cannot be cancelled; offer an allowed change instead."
+    insured, talk = booking["insurance"] == "yes", said(view, "user")
     # It also cancels insured ones where the user gave no reason; only a reason that is not covered stops.
-    uncovered = NOT_COVERED.search(said(view, "user")) and not COVERED.search(said(view, "user"))
-    return (
-        "The insurance does not cover this reason: deny, or ask if it is health or weather."
-        if uncovered
-        else None
-    )
+    covered = insured and not (NOT_COVERED.search(talk) and not COVERED.search(talk))
+    if covered or CURRENT - made <= timedelta(hours=24) or key in paid:
+        return None
+    if any(status(view, f) == "cancelled" for f in booking["flights"]):
+        return None
+    if insured:
+        return "The insurance does not cover this reason: deny, or ask if it is health or weather."
+    return f"Tell the user why {key} cannot be cancelled; offer an allowed change instead."
 
 
 # -- compensation ---
@@ -539,6 +542,4 @@ def confirmed_first(call: Call, view: View) -> str | None:
     return None if listing else ask_first(call)
 
 
-def check(call: Call, view: View) -> Verdict:
-    """Bring a call to canonical form, then hold it against the policy."""
-    return rules.check(call, view)
+check = rules.checker()  # bring a call to canonical form, then hold it against the policy

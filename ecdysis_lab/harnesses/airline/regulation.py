@@ -6,7 +6,6 @@ from ecdysis_lab.authoring import (
     Rules,
     anycase,
     claim_without_write,
-    claimed_tools,
     error_hint,
     repeated_read,
     transfer_without_call,
@@ -45,10 +44,10 @@ ERRORS = (
 HINTS = [(re.compile(words), hint) for words, hint in ERRORS]
 RESERVATION = re.compile(r"\b(?!HAT\d)(?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{6}\b")
 
-rules.note("repeated_read")(repeated_read)
+rules.note("repeated_read", "repeat")(repeated_read)
 
 
-@rules.note("error_hint")
+@rules.note("error_hint", "error")
 def hint(call: Call, result: str, view: View) -> str | None:
     """What a rejected call needs, by the policy."""
     return error_hint(call, result, view, HINTS)
@@ -57,10 +56,8 @@ def hint(call: Call, result: str, view: View) -> str | None:
 @rules.reply("claim_without_write")
 def claim(text: str, view: View) -> tuple[str, str] | None:
     """A claim of work that the user has just agreed to needs a call that did it."""
-    tools = claimed_tools(text, view, CLAIM, WRITES)
-    if tools == ["send_certificate"]:  # often refused for good reason after the user's yes
-        return None
-    return claim_without_write(tools, view, "reservation_id", RESERVATION)
+    doubtful = ("send_certificate",)  # often refused for good reason after the user's yes
+    return claim_without_write(text, view, CLAIM, WRITES, "reservation_id", RESERVATION, doubtful)
 
 
 @rules.reply("transfer_without_call")
@@ -69,9 +66,7 @@ def transfer(text: str, view: View) -> tuple[str, str] | None:
     return transfer_without_call(text, view, "transfer_to_human_agents", "TRANSFERRED TO A HUMAN AGENT")
 
 
-def observe(call: Call, result: str, view: View) -> str | None:
-    """The first note that fits a result."""
-    return rules.observe(call, result, view)
+observe = rules.observer()  # the first note that fits a result
 
 
 def on_reply(text: str, view: View) -> Verdict:

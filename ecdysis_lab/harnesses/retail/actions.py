@@ -21,7 +21,7 @@ from ecdysis_lab.authoring import (
     plain_expression,
     said,
 )
-from ecdysis_lab.hooks import Call, Verdict, View
+from ecdysis_lab.hooks import Call, View
 
 rules = Rules()
 form, line = rules.form, rules.line
@@ -268,6 +268,4 @@ line("transfer_out_of_scope", "transfer if and only if the request cannot be han
 )
 
 
-def check(call: Call, view: View) -> Verdict:
-    """Bring a call to canonical form, then hold it against the policy."""
-    return rules.check(call, view)
+check = rules.checker()  # bring a call to canonical form, then hold it against the policy

@@ -7,7 +7,6 @@ from ecdysis_lab.authoring import (
     Rules,
     anycase,
     claim_without_write,
-    claimed_tools,
     error_hint,
     repeated_read,
     transfer_without_call,
@@ -51,10 +50,10 @@ ERRORS = (
 HINTS = [(re.compile(words), hint) for words, hint in ERRORS]
 ORDER = re.compile(r"#W\d{7}\b")
 
-rules.note("repeated_read")(repeated_read)
+rules.note("repeated_read", "repeat")(repeated_read)
 
 
-@rules.note("item_for_product")
+@rules.note("item_for_product", "error")
 def item_for_product(call: Call, result: str, view: View) -> str | None:
     """The product of an item id that was sent as a product id."""
     given = call.arguments.get("product_id")
@@ -68,7 +67,7 @@ def item_for_product(call: Call, result: str, view: View) -> str | None:
     return "list_all_product_types gives the product ids."
 
 
-@rules.note("error_hint")
+@rules.note("error_hint", "error")
 def hint(call: Call, result: str, view: View) -> str | None:
     """What a rejected call needs, by the policy."""
     return error_hint(call, result, view, HINTS)
@@ -77,7 +76,7 @@ def hint(call: Call, result: str, view: View) -> str | None:
 @rules.reply("claim_without_write")
 def claim(text: str, view: View) -> tuple[str, str] | None:
     """A claim of work that the user has just agreed to needs a call that did it."""
-    return claim_without_write(claimed_tools(text, view, CLAIM, WRITES), view, "order_id", ORDER)
+    return claim_without_write(text, view, CLAIM, WRITES, "order_id", ORDER)
 
 
 @rules.reply("transfer_without_call")
@@ -86,9 +85,7 @@ def transfer(text: str, view: View) -> tuple[str, str] | None:
     return transfer_without_call(text, view, "transfer_to_human_agents", "TRANSFERRED TO A HUMAN AGENT")
 
 
-def observe(call: Call, result: str, view: View) -> str | None:
-    """The first note that fits a result."""
-    return rules.observe(call, result, view)
+observe = rules.observer()  # the first note that fits a result
 
 
 def on_reply(text: str, view: View) -> Verdict:
