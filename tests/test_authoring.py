@@ -49,6 +49,25 @@ def test_forms_add_up_and_keep_the_call_id() -> None:
     assert rules.check(Call("other", {"sum": None}), talk()) == Allow()
 
 
+def test_a_form_applies_to_what_an_earlier_one_has_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = Rules()
+    rules.form("list", "rows")(authoring.json_list)
+    rules.form("upper", "id", "code")(str.upper)
+    rules.form("short", "code")(lambda text: text[:2])
+    sent = Call(
+        "pay", {"rows": '[{"id": "a1", "code": "xyz"}, 3]', "id": "B2", "code": "XYZ", "rest": "b2"}, "c1"
+    )
+    found = {"rows": [{"id": "A1", "code": "XY"}, 3], "id": "B2", "code": "XY", "rest": "b2"}
+    assert rules.check(sent, talk()) == Rewrite(found, rule="list+upper+short")
+    monkeypatch.setattr(hooks, "_DISABLED", {"list", "short"})
+    assert rules.check(sent, talk()) == Allow()
+    monkeypatch.setattr(hooks, "_DISABLED", set())
+    rules.form("short", "code")(lambda text: None)  # registered again, the later one counts
+    assert rules.check(Call("pay", {"code": "XYZ"}), talk()) == Allow()
+    alone = rules.forms["upper"](Call("look", {"id": "a1"}), talk())
+    assert alone == Rewrite({"id": "A1"}, rule="upper")
+
+
 def test_the_first_line_that_finds_something_refuses_its_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     rules = Rules()
     rules.line("silent", "nothing", "pay")(lambda call, view: None)

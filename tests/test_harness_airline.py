@@ -71,6 +71,7 @@ def searched() -> tuple[Desk, list[str]]:
         return real(tool, arguments)
 
     desk.view._read = noted
+    layer("actions").found_before.clear()
     return desk, read
 
 
@@ -97,6 +98,42 @@ def test_on_the_way_back_the_start_is_searched_first(searched: tuple[Desk, list[
     )
     assert problem == "" and [leg["destination"] for leg in legs][0::2] == ["SFO", "JFK"]
     assert read == ["SFO", "JFK", "JFK", "JFK"]
+
+    layer("actions").walk(Call("book_reservation", {"flights": flights}), desk.view, "JFK", "SFO", [])
+    assert len(read) == 4  # a second booking of the same flights searches nothing
+
+
+@pytest.mark.parametrize(
+    ("key", "said", "statuses"),
+    [
+        ("NQNU5R", "I am aarav_ahmed_6699.", True),  # its flights lie in the past
+        ("K1NW8N", "I am mohamed_silva_9265.", False),  # not yet due, and a condition holds without it
+    ],
+)
+def test_only_what_decides_is_read(key: str, said: str, statuses: bool) -> None:
+    desk, read = Desk([("user", said)]), list[str]()
+    real = desk.environment.read
+
+    def noted(tool: str, arguments: dict[str, Any]) -> Any:
+        read.append(tool)
+        return real(tool, arguments)
+
+    desk.view._read = noted
+    call = Call("cancel_reservation", {"reservation_id": key})
+    rules = layer("actions").rules.lines
+    found = [
+        rules[name](call, desk.view) for name in ("own_reservation", "cancel_flown", "cancel_conditions")
+    ]
+    assert ("get_flight_status" in read) is statuses and "get_user_details" not in read
+    assert found == [None, None, None]
+
+
+def test_a_foreign_reservation_is_refused_where_its_owner_exists() -> None:
+    desk = Desk([("user", "I am sara_doe_496.")])
+    rule = layer("actions").rules.lines["own_reservation"]
+    assert "sara_doe_496" in rule(Call("cancel_reservation", {"reservation_id": "K1NW8N"}), desk.view).option
+    for arguments in ({"user_id": "nobody_at_1"}, {"user_id": ["a"]}, {}):
+        assert rule(Call("book_reservation", arguments), desk.view) is None
 
 
 def listing(call: Call) -> str:

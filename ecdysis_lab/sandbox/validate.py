@@ -72,7 +72,10 @@ def verdict(hook: str, value: Any) -> Verdict:
 
 
 def cases(told: Any) -> dict[str, Any]:
-    """When ``observe`` and ``check`` have anything to say. One whose cases make no sense is left out: it always runs."""
+    """When ``observe`` and ``check`` have anything to say.
+
+    What makes no sense is left out, and that hook always runs.
+    """
     told = told if isinstance(told, dict) else {}
     observe, check = told.get("observe"), told.get("check")
     known: dict[str, Any] = {"observe": observe} if isinstance(observe, list) else {}
