@@ -77,7 +77,7 @@ class Host:
         self._done_count = 0
         self._changed_at: int | None = None  # calls done when the environment last may have changed
         self._made: set[str] = set()
-        self._seen: list[str] = []  # results
+        self._results: list[str] = []
         self._repeated = False
         self._hooks = {hook for hook in HOOKS if harness.defines(hook)}
         self._kinds = {tool["name"]: tool.get("kind", "other") for tool in tools}
@@ -105,7 +105,7 @@ class Host:
         self._done.append([*_call(done.call), done.result, done.error])
         self._done_count += 1
         if not done.error:
-            self._seen.append(done.result)
+            self._results.append(done.result)
         if self.has("observe"):
             key = tool_key(done.call)
             self._repeated = key in self._made
@@ -129,9 +129,12 @@ class Host:
         cases = self._cases("check")
         if cases is None or call.name in cases["tools"]:
             return True
-        formed = [value for key, value in call.arguments.items() if key in cases["arguments"]]
-        plain = all(isinstance(value, str) for value in call.arguments.values())
-        return not plain or not all(any(f'"{value}"' in seen for seen in self._seen) for value in formed)
+        return any(
+            not isinstance(value, str)
+            or key in cases["always"]
+            or (key in cases["unseen"] and not any(f'"{value}"' in text for text in self._results))
+            for key, value in call.arguments.items()
+        )
 
     def describe(self, tool: dict[str, Any]) -> dict[str, Any]:
         """The tool's schema as the model should see it; name, kind and parameter names are as they were."""

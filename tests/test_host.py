@@ -503,7 +503,8 @@ RULES = """
 from ecdysis_lab.authoring import Rules
 
 rules = Rules()
-rules.form("strip", "order_id")(lambda text: text.strip("# "))
+rules.form("strip", "order_id", case="unseen")(lambda text: text.strip("# "))
+rules.form("code", "airport")({"Denver": "DEN"}.get)
 rules.line("never", "never", "cancel_order")(lambda call, view: "Stop.")
 rules.note("failed", "error")(lambda call, result, view: "It failed.")
 rules.note("again", "repeat")(lambda call, result, view: "Again.")
@@ -575,7 +576,7 @@ def test_no_hook_no_note(make: Make) -> None:
 def test_a_call_is_judged_where_a_line_or_a_form_can_apply(make: Make, asked: list[str]) -> None:
     host = make(actions=RULES)
     host.start()
-    host.add_done(Done(Call("other", {}), '{"orders": ["W1", "#W2"]}'))
+    host.add_done(Done(Call("other", {}), '{"orders": ["W1", "#W2"], "DEN": "Denver"}'))
     host.add_done(Done(Call("other", {}), 'no order "W3"', error=True))
 
     def judged(call: Call) -> Any:
@@ -591,6 +592,7 @@ def test_a_call_is_judged_where_a_line_or_a_form_can_apply(make: Make, asked: li
     assert judged(Call("get_order", {"order_id": "W3"})) == Allow()  # seen in an error only
     assert judged(Call("get_order", {"order_id": 1})) == Rewrite({"order_id": "1"}, rule="strip")
     assert judged(Call("get_order", {"why": "late"})) == "passed"
+    assert judged(Call("get_order", {"airport": "Denver"})) == Rewrite({"airport": "DEN"}, rule="code")
     assert judged(Call("get_order", {"rows": [{"order_id": "#W1"}]})) == Rewrite(
         {"rows": [{"order_id": "W1"}]}, rule="strip"
     )
@@ -598,10 +600,10 @@ def test_a_call_is_judged_where_a_line_or_a_form_can_apply(make: Make, asked: li
 
 
 def test_rules_that_are_off_ask_for_no_judgement(make: Make, asked: list[str]) -> None:
-    host = make(actions=RULES, toml="[rules]\nstrip = false\nnever = false\n")
+    host = make(actions=RULES, toml="[rules]\nstrip = false\nnever = false\ncode = false\n")
     host.start()
     for name in ("get_order", "cancel_order"):
-        assert host.check(Call(name, {"order_id": "#W1"}), 5) == Allow()
+        assert host.check(Call(name, {"order_id": "#W1", "airport": "Denver"}), 5) == Allow()
     assert asked == []
 
 
@@ -623,11 +625,11 @@ def test_cases_that_fail_are_a_fault_of_the_harness(make: Make) -> None:
     "cases",
     [
         "5",
-        "{'tools': 5, 'arguments': []}",
+        "{'tools': 5, 'always': [], 'unseen': []}",
         "{'tools': []}",
         "['always']",
         "None",
-        "{'tools': [], 'arguments': {}}",
+        "{'tools': [], 'always': {}, 'unseen': []}",
     ],
 )
 def test_cases_that_make_no_sense_harm_nothing(make: Make, cases: str) -> None:

@@ -14,6 +14,7 @@ NoteRule = Callable[[Call, str, View], str | None]
 FindReply = Callable[[str, View], tuple[str, str] | None]
 ReplyRule = Callable[[str, View], Verdict | None]
 Check = Callable[[Call, View], Verdict]
+FormCase = Literal["always", "unseen"]
 Case = Literal["always", "error", "repeat"]
 Canonicals = dict[str, list[tuple[str, Canonical]]]  # argument -> its forms by name, in the order they apply
 
@@ -36,6 +37,7 @@ class Rules:
         self.replies: dict[str, ReplyRule] = {}
         self._canonicals: Canonicals = {}
         self._lines_of: dict[str, dict[str, CallRule]] = {}
+        self._form_cases: dict[str, FormCase] = {}
         self._note_cases: dict[str, Case] = {}
 
     def line(self, name: str, policy: str, *tools: str) -> Callable[[FindCall], CallRule]:
@@ -53,15 +55,22 @@ class Rules:
 
         return register
 
-    def form(self, name: str, *keys: str) -> Callable[[Canonical], CallRule]:
-        """Register ``canonical(text) -> value or None`` for these arguments, inside lists of objects too."""
+    def form(self, name: str, *keys: str, case: FormCase = "always") -> Callable[[Canonical], CallRule]:
+        """Register ``canonical(text) -> value or None`` for these arguments, inside lists of objects too.
+
+        Parameters
+        ----------
+        name : of the rule. keys : arguments.
+        case : ``"unseen"`` where a text that a result has printed is in canonical form, as ids are; for
+            :meth:`checker`.
+        """
 
         def register(canonical: Canonical) -> CallRule:
             def rule(call: Call, view: View) -> Verdict | None:
                 arguments, applied = _canonical(call.arguments, {key: [(name, canonical)] for key in keys})
                 return Rewrite(arguments, rule=name) if applied else None
 
-            self.forms[name] = rule
+            self.forms[name], self._form_cases[name] = rule, case
             for key in keys:
                 others = [form for form in self._canonicals.get(key, ()) if form[0] != name]
                 self._canonicals[key] = [*others, (name, canonical)]
@@ -97,20 +106,24 @@ class Rules:
     def checker(self) -> Check:
         """A ``check`` hook that runs these forms and lines, and is not asked where none of them can apply.
 
-        That is a call of a tool without a line whose arguments are texts, each without a form or printed in a result
-        before, just as it is: what the environment itself has written is in canonical form.
+        That is a call of a tool without a line whose arguments are texts, none of them with a form, or with forms for
+        unseen texts only and printed in a result before, just as it is.
         """
 
         def check(call: Call, view: View) -> Verdict:
             return self.check(call, view)
 
-        vars(check)["cases"] = lambda: {
-            "tools": [tool for tool, lines in self._lines_of.items() if any(map(enabled, lines))],
-            "arguments": [
-                key for key, forms in self._canonicals.items() if any(enabled(f[0]) for f in forms)
-            ],
-        }
+        vars(check)["cases"] = self._check_cases
         return check
+
+    def _check_cases(self) -> dict[str, list[str]]:
+        """Tools with a line, and arguments by the case of their forms; of rules that are switched on."""
+        found: dict[str, list[str]] = {"always": [], "unseen": []}
+        for key, forms in self._canonicals.items():
+            cases = {self._form_cases[name] for name, _ in forms if enabled(name)}
+            for case in found:
+                found[case] += [key] if case in cases else []
+        return found | {"tools": [tool for tool, lines in self._lines_of.items() if any(map(enabled, lines))]}
 
     def reply(self, name: str) -> Callable[[FindReply], ReplyRule]:
         """Register ``find(text, view) -> (reason, option) or None`` as a rule that stops a reply."""

@@ -79,7 +79,7 @@ def cases(told: Any) -> dict[str, Any]:
     told = told if isinstance(told, dict) else {}
     observe, check = told.get("observe"), told.get("check")
     known: dict[str, Any] = {"observe": observe} if isinstance(observe, list) else {}
-    parts = [check.get(part) for part in ("tools", "arguments")] if isinstance(check, dict) else [None]
+    parts = [check.get(part) for part in ("tools", "always", "unseen")] if isinstance(check, dict) else [None]
     return known | ({"check": check} if all(isinstance(part, list) for part in parts) else {})
 
 

@@ -86,14 +86,14 @@ BIRTH = re.compile(r"(19|20)\d\d-\d\d-\d\d")
 form("list_form", "flights", "passengers", "payment_methods")(json_list)
 
 
-@form("reservation_id_form", "reservation_id")
+@form("reservation_id_form", "reservation_id", case="unseen")
 def reservation_id_form(text: str) -> Any:
     """``"#zfa04y"`` -> ``"ZFA04Y"``."""
     found = RESERVATION.fullmatch(text)
     return found[1].upper() if found else None
 
 
-@form("user_id_form", "user_id", "payment_id")
+@form("user_id_form", "user_id", "payment_id", case="unseen")
 def user_id_form(text: str) -> Any:
     """``"Sara_Doe_496"`` -> ``"sara_doe_496"``."""
     word = text.strip("#'\" ").lower()

@@ -76,14 +76,14 @@ def list_form(text: str) -> Any:
     return TEN_DIGITS.findall(text) or None
 
 
-@form("order_id_form", "order_id")
+@form("order_id_form", "order_id", case="unseen")
 def order_id_form(text: str) -> Any:
     """``"W0000000"``, ``"#w0000000"`` -> ``"#W0000000"``; a bare number may be something else."""
     found = ORDER.fullmatch(text)
     return f"#W{found[1]}" if found else None
 
 
-@form("id_form", "user_id", "payment_method_id", "product_id")
+@form("id_form", "user_id", "payment_method_id", "product_id", case="unseen")
 def id_form(text: str) -> Any:
     """``"Mei_Davis_8935"``, ``6086499569`` -> lower case text."""
     word = text.strip("#'\" ").lower()
