@@ -188,8 +188,6 @@ class HarnessedAgent:
 
     def _noted(self, done: Done) -> str | None:
         """The harness's note on the call added last."""
-        if not self.host.may_note(done.error):
-            return None
         act = partial(self.host.observe, done.call, done.result, done.error, self.steps_left)
         return self._safely("observe", act, None, done.call.name)
 

@@ -55,6 +55,7 @@ def probe_gate(candidate: Harness, benchmark: Benchmark, task_id: str) -> Verdic
                 call = Call(tool["name"], _sample(tool), "probe")
                 host.check(call, 50)
                 host.observe(call, "{}", False, 50)
+                host.observe(call, "Error: not found", True, 50)
             host.on_reply("Everything has been taken care of.", 50)
         except HarnessFault as fault:
             return Verdict(

@@ -113,29 +113,6 @@ class Host:
         if self._kinds.get(done.call.name, "other") != "read":
             self._changed_at = self._done_count
 
-    def may_note(self, error: bool) -> bool:
-        """Whether ``observe`` has anything to say about the call added last; ``Rules.observer`` names its cases."""
-        cases = self._cases("observe")
-        if not self.has("observe") or cases is None:
-            return self.has("observe")
-        return "always" in cases or (error and "error" in cases) or (self._repeated and "repeat" in cases)
-
-    def _cases(self, hook: str) -> Any:
-        """When a hook has anything to say, as the harness told when it was loaded; None for always."""
-        return self._worker.cases.get(hook) if self._worker else None
-
-    def _may_judge(self, call: Call) -> bool:
-        """Whether ``check`` has anything to say about a call; ``Rules.checker`` names its cases."""
-        cases = self._cases("check")
-        if cases is None or call.name in cases["tools"]:
-            return True
-        return any(
-            not isinstance(value, str)
-            or key in cases["always"]
-            or (key in cases["unseen"] and not any(f'"{value}"' in text for text in self._results))
-            for key, value in call.arguments.items()
-        )
-
     def describe(self, tool: dict[str, Any]) -> dict[str, Any]:
         """The tool's schema as the model should see it; name, kind and parameter names are as they were."""
         return tool if not self.has("describe") else validate.tool(self._hook("describe", tool), tool)
@@ -152,7 +129,7 @@ class Host:
 
     def observe(self, call: Call, result: str, error: bool, steps_left: int) -> str | None:
         """Annotation of a result, or None. ``view.done`` holds what ``add_done`` was given so far."""
-        if not self.has("observe"):
+        if not self.has("observe") or not self._may_note(error):
             return None
         value = self._hook("observe", _call(call), result, steps_left=steps_left)
         return None if value is None else validate.text("observe", value)
@@ -203,6 +180,29 @@ class Host:
             if not worker.alive:
                 self.fault = fault
             raise
+
+    def _cases(self, hook: str) -> Any:
+        """When a hook has anything to say, as the harness told when it was loaded; None for always."""
+        return self._worker.cases.get(hook) if self._worker else None
+
+    def _may_note(self, error: bool) -> bool:
+        """Whether ``observe`` has anything to say about the call added last; ``Rules.observer`` names its cases."""
+        cases = self._cases("observe")
+        if cases is None or "always" in cases:
+            return True
+        return (error and "error" in cases) or (self._repeated and "repeat" in cases)
+
+    def _may_judge(self, call: Call) -> bool:
+        """Whether ``check`` has anything to say about a call; ``Rules.checker`` names its cases."""
+        cases = self._cases("check")
+        if cases is None or call.name in cases["tools"]:
+            return True
+        return any(
+            not isinstance(value, str)
+            or key in cases["always"]
+            or (key in cases["unseen"] and not any(f'"{value}"' in text for text in self._results))
+            for key, value in call.arguments.items()
+        )
 
     def _answer_read(self, tool: Any, arguments: Any) -> dict[str, Any]:
         """Answer of a read-only tool. Checked here again: the worker's check can be evaded."""

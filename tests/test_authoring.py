@@ -62,8 +62,11 @@ def test_a_form_applies_to_what_an_earlier_one_has_found(monkeypatch: pytest.Mon
     monkeypatch.setattr(hooks, "_DISABLED", {"list", "short"})
     assert rules.check(sent, talk()) == Allow()
     monkeypatch.setattr(hooks, "_DISABLED", set())
-    rules.form("short", "code")(lambda text: None)  # registered again, the later one counts
-    assert rules.check(Call("pay", {"code": "XYZ"}), talk()) == Allow()
+    with pytest.raises(ValueError, match="'short' is registered already"):
+        rules.form("short", "code")(lambda text: None)
+    rules.form("wrap", "wrapped")(lambda text: {"wrapped": text})
+    wrapped = Rewrite({"wrapped": {"wrapped": "x"}}, rule="wrap")
+    assert rules.check(Call("pay", {"wrapped": "x"}), talk()) == wrapped
     alone = rules.forms["upper"](Call("look", {"id": "a1"}), talk())
     assert alone == Rewrite({"id": "A1"}, rule="upper")
 

@@ -527,50 +527,64 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return hooks
 
 
-def test_notes_are_asked_for_in_their_cases_only(make: Make) -> None:
+def noted(host: Host, asked: list[str], call: Call, error: bool = False) -> str | None:
+    """What ``observe`` says of a call that was made, or ``"not asked"``."""
+    asked.clear()
+    host.add_done(Done(call, "{}", error))
+    note = host.observe(call, "{}", error, 5)
+    return note if asked else "not asked"
+
+
+def test_notes_are_asked_for_in_their_cases_only(make: Make, asked: list[str]) -> None:
     host = make(regulation=RULES)
-
-    def may_note(call: Call, error: bool = False) -> bool:
-        host.add_done(Done(call, "{}", error))
-        return host.may_note(error)
-
-    assert may_note(Call("get_order", {"order_id": 0}))  # not loaded yet: nothing is known
-    host.start()
-    assert not may_note(Call("get_order", {"order_id": 1}))
-    assert may_note(Call("get_order", {"order_id": 1}))
-    assert not may_note(Call("get_order", {"order_id": True}))  # as JSON it differs
-    assert not may_note(Call("cancel_order", {"order_id": 1}))
-    assert may_note(Call("cancel_order", {"order_id": 2}), error=True)
+    assert (
+        noted(host, asked, Call("get_order", {"order_id": 0})) == "It failed."
+    )  # not loaded yet: cases are unknown
+    for arguments, name, error, expected in (
+        ({"order_id": 1}, "get_order", False, "not asked"),
+        (
+            {"order_id": 1},
+            "get_order",
+            False,
+            "It failed.",
+        ),  # a repeat; these notes say the same of every call
+        ({"order_id": True}, "get_order", False, "not asked"),  # as JSON it differs
+        ({"order_id": 1}, "cancel_order", False, "not asked"),
+        ({"order_id": 2}, "cancel_order", True, "It failed."),
+    ):
+        assert noted(host, asked, Call(name, arguments), error) == expected
 
 
 @pytest.mark.parametrize(
-    ("off", "error", "repeat"), [("failed", False, True), ("again", True, False), ("other", True, True)]
+    ("off", "again", "failed"),
+    [
+        ("failed", "Again.", "not asked"),
+        ("again", "not asked", "It failed."),
+        ("other", "It failed.", "It failed."),
+    ],
 )
-def test_a_note_that_is_off_has_no_case(make: Make, off: str, error: bool, repeat: bool) -> None:
+def test_a_note_that_is_off_has_no_case(
+    make: Make, asked: list[str], off: str, again: str, failed: str
+) -> None:
     host = make(regulation=RULES, toml=f"[rules]\n{off} = false\n")
     host.start()
-    for call, failed, expected in (
-        (CALL, False, False),
-        (CALL, False, repeat),
-        (Call("get_order", {}), True, error),
-    ):
-        host.add_done(Done(call, "{}", failed))
-        assert host.may_note(failed) is expected
+    assert noted(host, asked, CALL) == "not asked"
+    assert noted(host, asked, CALL) == again
+    assert noted(host, asked, Call("get_order", {}), error=True) == failed
 
 
 @pytest.mark.parametrize("note", ['rules.note("any")(len)\n', "def observe(call, result, view):\n    pass\n"])
-def test_other_notes_are_always_asked_for(make: Make, note: str) -> None:
-    host = make(regulation=RULES.replace("check =", note + "check =", 1) if "any" in note else RULES + note)
+def test_other_notes_are_always_asked_for(make: Make, asked: list[str], note: str) -> None:
+    note = note.replace("(len)", "(lambda call, result, view: None)")
+    host = make(regulation=RULES + note)
     host.start()
-    host.add_done(Done(CALL, "{}"))
-    assert host.may_note(False)
+    assert noted(host, asked, CALL) != "not asked"
 
 
-def test_no_hook_no_note(make: Make) -> None:
+def test_no_hook_no_note(make: Make, asked: list[str]) -> None:
     host = make(actions=check("return Allow()"))
     host.start()
-    host.add_done(Done(CALL, "{}", True))
-    assert not host.may_note(True)
+    assert noted(host, asked, CALL, error=True) == "not asked"
 
 
 def test_a_call_is_judged_where_a_line_or_a_form_can_apply(make: Make, asked: list[str]) -> None:
@@ -607,18 +621,13 @@ def test_rules_that_are_off_ask_for_no_judgement(make: Make, asked: list[str]) -
     assert asked == []
 
 
-def test_a_check_around_the_rules_is_always_asked(make: Make, asked: list[str]) -> None:
-    host = make(
-        actions=RULES + "inner = check\ndef check(call, view):\n    return inner(call, view)\n",
-    )
+@pytest.mark.parametrize("wraps", ["", "import functools\n@functools.wraps(inner)\n"])
+def test_a_check_around_the_rules_is_always_asked(make: Make, asked: list[str], wraps: str) -> None:
+    around = f"inner = check\n{wraps}def check(call, view):\n    return inner(call, view)\n"
+    host = make(actions=RULES + around)
     host.start()
     assert host.check(Call("get_order", {"why": "late"}), 5) == Allow()
     assert asked == ["check"]
-
-
-def test_cases_that_fail_are_a_fault_of_the_harness(make: Make) -> None:
-    host = make(actions=check("return Allow()") + "check.cases = lambda: 1 / 0\n")
-    assert fault_of(host.start).kind == "error" and not host.has("check")
 
 
 @pytest.mark.parametrize(
@@ -629,16 +638,34 @@ def test_cases_that_fail_are_a_fault_of_the_harness(make: Make) -> None:
         "{'tools': []}",
         "['always']",
         "None",
+        "{'tools': [], 'always': []}",
         "{'tools': [], 'always': {}, 'unseen': []}",
     ],
 )
-def test_cases_that_make_no_sense_harm_nothing(make: Make, cases: str) -> None:
-    host = make(actions=f"from ecdysis_lab.hooks import Refuse\n\ndef check(call, view):\n    return Refuse('a', 'b')\n\n"
-                f"check.cases = lambda: {cases}\n")  # fmt: skip
+def test_cases_that_make_no_sense_harm_nothing(make: Make, asked: list[str], cases: str) -> None:
+    names = "HOOK.cases = (HOOK, lambda: CASES)\n".replace("CASES", cases)
+    note = "def observe(call, result, view):\n    return 'c'\n"
+    host = make(
+        actions=check("return Refuse('a', 'b')") + names.replace("HOOK", "check"),
+        regulation=note + names.replace("HOOK", "observe"),
+    )
     host.start()
     assert host.check(CALL, 5) == Refuse("a", "b")
-    host.add_done(Done(CALL, "{}"))
-    assert not host.may_note(False)
+    assert noted(host, asked, CALL) == "c"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('rules.note("x", "errors")(len)', "case 'errors' is not one of: always, error, repeat"),
+        ('rules.form("x", "id", case="seen")(len)', "case 'seen' is not one of: always, unseen"),
+        ('rules.form("strip", "id")(len)', "a rule named 'strip' is registered already"),
+        ('rules.line("never", "p", "t")(len)', "a rule named 'never' is registered already"),
+    ],
+)
+def test_a_rule_that_would_never_run_is_a_fault_with_its_line(make: Make, line: str, message: str) -> None:
+    fault = fault_of(make(actions=RULES + line).start)
+    assert message in fault.message and (fault.file, fault.line) == ("actions.py", RULES.count("\n") + 1)
 
 
 def test_expressions_are_compiled_by_the_first_worker_only(

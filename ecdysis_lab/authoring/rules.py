@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ecdysis_lab.hooks import Allow, Call, Refuse, Rewrite, Verdict, View, enabled
 
@@ -22,7 +22,8 @@ Canonicals = dict[str, list[tuple[str, Canonical]]]  # argument -> its forms by 
 class Rules:
     """The rules of one harness file, by name and in the order in which they were registered and run.
 
-    A rule that ``harness.toml`` switches off is skipped.
+    A rule that ``harness.toml`` switches off is skipped. What runs is fixed when a rule is registered; the attributes
+    show the rules, to run one alone. Registering raises ValueError for a name that is taken and for an unknown case.
 
     Attributes
     ----------
@@ -48,7 +49,7 @@ class Rules:
                 option = find(call, view) if call.name in tools else None
                 return Refuse(f"Policy: {policy}.", option, name) if option else None
 
-            self.lines[name] = rule
+            _add(self.lines, name, rule)
             for tool in tools:
                 self._lines_of.setdefault(tool, {})[name] = rule
             return rule
@@ -70,10 +71,10 @@ class Rules:
                 arguments, applied = _canonical(call.arguments, {key: [(name, canonical)] for key in keys})
                 return Rewrite(arguments, rule=name) if applied else None
 
-            self.forms[name], self._form_cases[name] = rule, case
+            _add(self.forms, name, rule)
+            self._form_cases[name] = _known(case, FormCase)
             for key in keys:
-                others = [form for form in self._canonicals.get(key, ()) if form[0] != name]
-                self._canonicals[key] = [*others, (name, canonical)]
+                self._canonicals.setdefault(key, []).append((name, canonical))
             return rule
 
         return register
@@ -89,7 +90,8 @@ class Rules:
         """
 
         def register(rule: NoteRule) -> NoteRule:
-            self.notes[name], self._note_cases[name] = rule, case
+            _add(self.notes, name, rule)
+            self._note_cases[name] = _known(case, Case)
             return rule
 
         return register
@@ -100,7 +102,7 @@ class Rules:
         def observe(call: Call, result: str, view: View) -> str | None:
             return self.observe(call, result, view)
 
-        vars(observe)["cases"] = lambda: sorted({c for name, c in self._note_cases.items() if enabled(name)})
+        vars(observe)["cases"] = (observe, self._observe_cases)
         return observe
 
     def checker(self) -> Check:
@@ -113,8 +115,12 @@ class Rules:
         def check(call: Call, view: View) -> Verdict:
             return self.check(call, view)
 
-        vars(check)["cases"] = self._check_cases
+        vars(check)["cases"] = (check, self._check_cases)
         return check
+
+    def _observe_cases(self) -> list[str]:
+        """Cases of the notes that are switched on."""
+        return sorted({case for name, case in self._note_cases.items() if enabled(name)})
 
     def _check_cases(self) -> dict[str, list[str]]:
         """Tools with a line, and arguments by the case of their forms; of rules that are switched on."""
@@ -133,7 +139,7 @@ class Rules:
                 found = find(text, view)
                 return Refuse(*found, name) if found else None
 
-            self.replies[name] = rule
+            _add(self.replies, name, rule)
             return rule
 
         return register
@@ -160,24 +166,38 @@ class Rules:
         return next((verdict for verdict in verdicts if verdict), Allow())
 
 
+def _add(rules: dict[str, Any], name: str, rule: Any) -> None:
+    if name in rules:
+        raise ValueError(f"a rule named {name!r} is registered already")
+    rules[name] = rule
+
+
+def _known(case: Any, choices: Any) -> Any:
+    if case not in get_args(choices):
+        raise ValueError(f"case {case!r} is not one of: {', '.join(get_args(choices))}")
+    return case
+
+
 def _canonical(arguments: dict[str, Any], forms: Canonicals) -> tuple[dict[str, Any], set[str]]:
-    """Arguments with the forms that are switched on applied, and the names of those that changed something."""
+    """Arguments with the forms that are switched on applied, and the names of those that changed something.
+
+    Forms of one argument apply in the order in which they were registered. In an object or list that one of them has
+    made, they apply too, but for that one.
+    """
     applied: set[str] = set()
 
-    def convert(data: Any, key: str = "") -> Any:
+    def convert(data: Any, key: str = "", made_by: frozenset[str] = frozenset()) -> Any:
         if isinstance(data, dict):
-            return {k: convert(v, k) for k, v in data.items()}
+            return {k: convert(v, k, made_by) for k, v in data.items()}
         if isinstance(data, list):
-            return [convert(v) for v in data]
-        if data is None or key not in forms:
-            return data
-        for name, canonical in forms[key]:
-            found = canonical(str(data).strip()) if enabled(name) else None
+            return [convert(v, "", made_by) for v in data]
+        for name, canonical in forms.get(key, ()) if data is not None else ():
+            found = canonical(str(data).strip()) if enabled(name) and name not in made_by else None
             if found is not None and found != data:
                 applied.add(name)
                 data = found
                 if isinstance(data, (dict, list)):
-                    return convert(data)
+                    return convert(data, "", made_by | {name})
         return data
 
     return {k: convert(v, k) for k, v in arguments.items()}, applied

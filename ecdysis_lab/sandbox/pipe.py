@@ -9,7 +9,6 @@ import os
 import select
 import signal
 import socket
-import struct
 import time
 import weakref
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from typing import Any
 from ecdysis_lab.records import LAYER_FILES
 from ecdysis_lab.sandbox import client
 
-_SLICE = struct.pack("ll", 0, 50_000)  # seconds and microseconds after which we look at the clock
+_SLICE_SECONDS = 0.05
 _NO_SHARING = 2  # marshal's last version that copies an object as often as it occurs
 _WORKER_KINDS = frozenset({"error", "contract", "denied", "recursion", "output", "exit", "memory"})
 
@@ -75,8 +74,7 @@ class Worker:
         self._unread = bytearray()
         self.cases: dict[str, Any] = {}  # hook -> when it has anything to say; always, where it is not named
         self.channel, theirs = socket.socketpair()
-        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # settimeout would poll before each
-            self.channel.setsockopt(socket.SOL_SOCKET, option, _SLICE)
+        self.channel.settimeout(_SLICE_SECONDS)
         self.server = client.current()
         with theirs:
             self.pid = self.server.fork(theirs)
@@ -146,7 +144,7 @@ class Worker:
         while left:
             try:
                 left = left[self.channel.send(left) :]
-            except BlockingIOError:
+            except TimeoutError:
                 self._check_time()
             except OSError:
                 raise self._died() from None
@@ -173,7 +171,7 @@ class Worker:
         while len(parts) < count:
             try:
                 part = self.channel.recv(1 << 16)
-            except BlockingIOError:
+            except TimeoutError:
                 part = None
             except OSError:
                 raise self._died() from None

@@ -19,6 +19,7 @@ from ecdysis_lab.static import HOOKS
 REGEXES_KEPT = REQUESTS_KEPT = 32
 _regexes: dict[str, list[Any]] = {}
 _requests: dict[tuple[Any, ...], bytes] = {}
+_kept_lock = threading.Lock()
 _report: dict[str, str] = {}
 _report_lock = threading.Lock()
 
@@ -82,32 +83,34 @@ class Recipe:
         told = told if isinstance(told, dict) else {}
         made, worker.cases = told.get("regexes"), validate.cases(told.get("cases"))
         if made and isinstance(made, list):
-            while len(_regexes) >= REGEXES_KEPT:
-                _regexes.pop(next(iter(_regexes)), None)
-            _regexes.setdefault(self.harness.hash, made)
+            with _kept_lock:
+                while len(_regexes) >= REGEXES_KEPT:
+                    _regexes.pop(next(iter(_regexes)))
+                _regexes.setdefault(self.harness.hash, made)
 
     def _request(self) -> bytes:
         """What ``do_load`` takes, as marshal data; kept, since all workers of a recipe take the same."""
         regexes = _regexes.get(self.harness.hash, [])
         key = (self.key, bool(regexes))
-        data = _requests.get(key)
-        if data is None:
-            while len(_requests) >= REQUESTS_KEPT:
-                _requests.pop(next(iter(_requests)), None)
-            layers = {layer: name for layer, name in LAYER_FILES.items() if self.harness.active(layer)}
-            request = {
-                "policy": self.policy,
-                "tools": json.loads(
-                    json.dumps(self.tools, default=str)
-                ),  # plain data, beside the code's bytes
-                "disabled": self.harness.disabled,
-                "code": {layer: _compiled(name, self.harness.files[name]) for layer, name in layers.items()},
-                "regexes": regexes,
-                "hooks": {name: layer for name, (layer, _) in HOOKS.items()},
-                "builtins": "builtins" not in self.without,
-            }
-            data = _requests[key] = marshal.dumps(request, 2)
-        return data
+        with _kept_lock:
+            if key not in _requests:
+                while len(_requests) >= REQUESTS_KEPT:
+                    _requests.pop(next(iter(_requests)))
+                _requests[key] = self._packed(regexes)
+            return _requests[key]
+
+    def _packed(self, regexes: list[Any]) -> bytes:
+        layers = {layer: name for layer, name in LAYER_FILES.items() if self.harness.active(layer)}
+        request = {
+            "policy": self.policy,
+            "tools": json.loads(json.dumps(self.tools, default=str)),  # plain data, beside the code's bytes
+            "disabled": self.harness.disabled,
+            "code": {layer: _compiled(name, self.harness.files[name]) for layer, name in layers.items()},
+            "regexes": regexes,
+            "hooks": {name: layer for name, (layer, _) in HOOKS.items()},
+            "builtins": "builtins" not in self.without,
+        }
+        return marshal.dumps(request, 2)
 
 
 def sandbox_report() -> dict[str, str]:

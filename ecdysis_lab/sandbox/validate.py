@@ -78,9 +78,12 @@ def cases(told: Any) -> dict[str, Any]:
     """
     told = told if isinstance(told, dict) else {}
     observe, check = told.get("observe"), told.get("check")
-    known: dict[str, Any] = {"observe": observe} if isinstance(observe, list) else {}
-    parts = [check.get(part) for part in ("tools", "always", "unseen")] if isinstance(check, dict) else [None]
-    return known | ({"check": check} if all(isinstance(part, list) for part in parts) else {})
+    known: dict[str, Any] = {}
+    if isinstance(observe, list) and all(case in ("always", "error", "repeat") for case in observe):
+        known["observe"] = observe
+    if isinstance(check, dict) and all(isinstance(check.get(k), list) for k in ("tools", "always", "unseen")):
+        known["check"] = check
+    return known
 
 
 def clean(value: Any, depth: int = 0) -> bool:

@@ -76,7 +76,7 @@ class _Worker:
         Returns
         -------
         ``regexes`` that had to be compiled, unless they are too many to tell, and ``cases``: hook -> when it has
-        anything to say, for those that tell.
+        anything to say, or None for always.
         """
         request = marshal.loads(request["request"])
         self.policy, self.tools = request["policy"], request["tools"]
@@ -93,8 +93,7 @@ class _Worker:
                     if request["hooks"][name] == layer and callable(vars(module).get(name)):
                         self.functions[name] = vars(module)[name]
         self._warm()
-        tell = {name: getattr(function, "cases", None) for name, function in self.functions.items()}
-        cases = {name: ask() for name, ask in tell.items() if callable(ask)}
+        cases = {name: _cases(function) for name, function in self.functions.items()}
         told = {"cases": cases, "regexes": made}
         return told if len(_ENCODER.encode(told)) + ENVELOPE <= self.limit else {**told, "regexes": []}
 
@@ -208,6 +207,12 @@ def _key(tool: str, arguments: dict[str, Any]) -> Any:
     if all(type(value) is str for value in arguments.values()):
         return (tool, *sorted(arguments.items()))
     return json.dumps([tool, arguments], sort_keys=True, default=repr)
+
+
+def _cases(function: Any) -> Any:
+    """When a hook made by ``Rules`` has anything to say. A function around one, which may do more, has no cases."""
+    made = getattr(function, "cases", None)
+    return made[1]() if isinstance(made, tuple) and len(made) == 2 and made[0] is function else None
 
 
 def _plain(hook: str, value: Any) -> Any:
