@@ -124,7 +124,10 @@ def cluster_interval(
     shrink = 1 + Z95**2 / worth
     centre = (rate + Z95**2 / (2 * worth)) / shrink
     half = Z95 * sqrt(rate * (1 - rate) / worth + Z95**2 / (4 * worth**2)) / shrink
-    return [float(max(0.0, centre - half)), float(min(1.0, centre + half))]
+    return [
+        max(0.0, round(float(centre - half), 12)),
+        min(1.0, round(float(centre + half), 12)),
+    ]  # 0, not 1e-16
 
 
 def difference_interval(

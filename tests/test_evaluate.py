@@ -103,6 +103,12 @@ def test_a_trial_counted_twice_is_refused():
         summarise([one, one])
 
 
+@pytest.mark.parametrize("tasks", [1, 2, 7, 20])
+def test_an_interval_ends_at_the_end_of_the_scale(tasks):
+    assert cluster_interval([0] * tasks, [1] * tasks)[0] == 0.0
+    assert cluster_interval([3] * tasks, [3] * tasks)[1] == 1.0
+
+
 def test_interval_hangs_on_the_seed_only():
     trials = grid({str(i): [i % 2, i % 3 == 0, i % 5 == 0] for i in range(20)})
     assert summarise(trials, seed=3) == summarise(trials[::-1], seed=3)
