@@ -124,10 +124,8 @@ def cluster_interval(
     shrink = 1 + Z95**2 / worth
     centre = (rate + Z95**2 / (2 * worth)) / shrink
     half = Z95 * sqrt(rate * (1 - rate) / worth + Z95**2 / (4 * worth**2)) / shrink
-    return [
-        max(0.0, round(float(centre - half), 12)),
-        min(1.0, round(float(centre + half), 12)),
-    ]  # 0, not 1e-16
+    low, high = (round(float(end), 12) for end in (centre - half, centre + half))  # 0, not 1e-16
+    return [max(0.0, low), min(1.0, high)]
 
 
 def difference_interval(
