@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ecdysis_lab.harness import Harness, static_problems
-from ecdysis_lab.hooks import Call
+from ecdysis_lab.hooks import Call, Done
 from ecdysis_lab.host import HarnessFault, Host
 from ecdysis_lab.leak import facts, leaks
 from ecdysis_lab.metrics import sign_test_p
@@ -54,8 +54,11 @@ def probe_gate(candidate: Harness, benchmark: Benchmark, task_id: str) -> Verdic
             for tool in benchmark.tools:
                 call = Call(tool["name"], _sample(tool), "probe")
                 host.check(call, 50)
-                host.observe(call, "{}", False, 50)
-                host.observe(call, "Error: not found", True, 50)
+                for result, error in (("{}", False), ("Error: not found", True)):
+                    host.add_done(
+                        Done(call, result, error)
+                    )  # as in a trial: observe sees the call in the view
+                    host.observe(call, result, error, 50)
             host.on_reply("Everything has been taken care of.", 50)
         except HarnessFault as fault:
             return Verdict(

@@ -172,6 +172,11 @@ def test_static_rejects_stray_files(tmp_path: Path) -> None:
         ("actions", "def check(call, view):\n    return 1 / 0\n", "ZeroDivisionError"),
         ("actions", "def check(call, view):\n    while True:\n        pass\n", "check"),
         ("regulation", "def observe(call, result, view):\n    return 5\n", "observe"),
+        (
+            "regulation",
+            "def observe(call, result, view):\n    return 5 if view.done[-1].error else None\n",
+            "observe",
+        ),
         ("regulation", "def on_reply(text, view):\n    return None\n", "on_reply"),
         ("regulation", HOOKS + "def on_reply(text, view):\n    return Refuse('No.', '', 'x')\n", "option"),
     ],

@@ -19,7 +19,7 @@ from ecdysis_lab.records import LAYER_FILES
 from ecdysis_lab.sandbox import client
 
 _SLICE_SECONDS = 0.05
-_NO_SHARING = 2  # marshal's last version that copies an object as often as it occurs
+NO_SHARING = 2  # marshal's last version that copies an object as often as it occurs
 _WORKER_KINDS = frozenset({"error", "contract", "denied", "recursion", "output", "exit", "memory"})
 
 
@@ -220,9 +220,9 @@ def _abandon(server: client.ForkServer, pid: int, channel: socket.socket) -> Non
 def _frame(message: dict[str, Any]) -> bytes:
     """A message to a worker: length and marshal data, which costs the worker less than JSON does."""
     try:
-        data = marshal.dumps(message, _NO_SHARING)
+        data = marshal.dumps(message, NO_SHARING)
     except ValueError:  # something that is not plain data
-        data = marshal.dumps(json.loads(json.dumps(message, default=str)), _NO_SHARING)
+        data = marshal.dumps(json.loads(json.dumps(message, default=str)), NO_SHARING)
     return len(data).to_bytes(4, "big") + data
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from ecdysis_lab.harness import Harness, static_problems
 from ecdysis_lab.records import LAYER_FILES
 from ecdysis_lab.sandbox import validate
-from ecdysis_lab.sandbox.pipe import HarnessFault, HostLimits, Worker
+from ecdysis_lab.sandbox.pipe import NO_SHARING, HarnessFault, HostLimits, Worker
 from ecdysis_lab.static import HOOKS
 
 REGEXES_KEPT = REQUESTS_KEPT = 32
@@ -110,7 +110,7 @@ class Recipe:
             "hooks": {name: layer for name, (layer, _) in HOOKS.items()},
             "builtins": "builtins" not in self.without,
         }
-        return marshal.dumps(request, 2)
+        return marshal.dumps(request, NO_SHARING)
 
 
 def sandbox_report() -> dict[str, str]:
@@ -161,7 +161,7 @@ def _compiled(name: str, source: str) -> bytes:
 
 def _bytes(tools: list[dict[str, Any]]) -> bytes:
     try:
-        return marshal.dumps(tools, 2)  # later versions' bytes depend on what is shared
+        return marshal.dumps(tools, NO_SHARING)  # else equal tools may differ in bytes
     except ValueError:  # something that is not plain data
         return json.dumps(tools, default=str).encode()
 
