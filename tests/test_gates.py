@@ -174,7 +174,7 @@ def test_static_rejects_stray_files(tmp_path: Path) -> None:
         ("regulation", "def observe(call, result, view):\n    return 5\n", "observe"),
         (
             "regulation",
-            "def observe(call, result, view):\n    return 5 if view.done[-1].error else None\n",
+            "def observe(call, result, view):\n    return 5 if view.done and view.done[-1].error else None\n",
             "observe",
         ),
         ("regulation", "def on_reply(text, view):\n    return None\n", "on_reply"),
