@@ -455,6 +455,10 @@ class LabError(Exception):
     """A mistake of the user's: the CLI prints the message and exits with 2."""
 
 
+class Stopped(Exception):
+    """Work ends before its end with everything kept, for example at a budget; the same command goes on."""
+
+
 class Environment(Protocol):
     """A live environment of one task, for replays."""
 

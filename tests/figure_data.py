@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ecdysis_lab.metrics import cluster_interval
+from ecdysis_lab.evaluate.metrics import cluster_interval
 from ecdysis_lab.records import Failure, Pattern, Patterns, Pick, Subset, Trajectory, Trial
 
 ARMS5 = ("direct", "human", "self-evolution", "ecdysis-no-fdcr", "ecdysis")
@@ -184,7 +184,7 @@ def subset(n: int = 12, of: int = 48) -> Subset:
 
 def draw(folder: Path, arms=ARMS5, models=MODELS4, simulated: bool = True) -> dict[str, Any]:
     """Every figure on made-up data, written to a folder; for looking at them."""
-    from ecdysis_lab import figures as f
+    from ecdysis_lab.show import figures as f
 
     run = summary(arms, models, simulated)
     found, failures = patterns()

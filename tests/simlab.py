@@ -6,16 +6,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ecdysis_lab import benchmarks, harness
+from ecdysis_lab.benchmarks import load_benchmark
+from ecdysis_lab.harness import Harness, load_harness
+from ecdysis_lab.harness.host import Host
+from ecdysis_lab.harness.rollout import Setup, run_trial, seat_of
 from ecdysis_lab.hooks import Call
-from ecdysis_lab.host import Host
 from ecdysis_lab.records import Change, Spec, Trajectory
-from ecdysis_lab.rollout import Setup, run_trial, seat_of
 
 
 @cache
 def bench(domain: str = "airline") -> Any:
-    return benchmarks.load(f"tau2/{domain}")
+    return load_benchmark(f"tau2/{domain}")
 
 
 @cache
@@ -28,7 +29,7 @@ def trials(domain: str, model: str, folder: str, n: int = 10, seed: int = 0) -> 
     """``n`` training tasks through one simulated model in one harness."""
     setup = Setup(f"tau2/{domain}", model)
     tasks = bench(domain).tasks("train", n, 0)
-    return tuple(run_trial(setup, task, harness.load(folder).path, seed) for task in tasks)
+    return tuple(run_trial(setup, task, load_harness(folder).path, seed) for task in tasks)
 
 
 def passing(domain: str = "airline", n: int = 10) -> list[Trajectory]:
@@ -38,12 +39,12 @@ def passing(domain: str = "airline", n: int = 10) -> list[Trajectory]:
     return made
 
 
-def folder(path: Path, **files: str) -> harness.Harness:
+def folder(path: Path, **files: str) -> Harness:
     """A harness out of sources by layer name."""
     path.mkdir(parents=True)
     for name, text in files.items():
         (path / f"{name}.py").write_text(text, encoding="utf-8")
-    return harness.load(path)
+    return load_harness(path)
 
 
 def spec_of(*guards: dict[str, Any] | None) -> Spec:
@@ -54,7 +55,7 @@ def spec_of(*guards: dict[str, Any] | None) -> Spec:
     return Spec(("P0",), tuple(made))
 
 
-def host(loaded: harness.Harness, domain: str = "airline", task_id: str = "0") -> Host:
+def host(loaded: Harness, domain: str = "airline", task_id: str = "0") -> Host:
     """A running harness on the live environment of a task."""
     environment = bench(domain).environment(task_id)
     return Host(loaded, bench(domain).policy, list(bench(domain).tools), environment.read)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ecdysis_lab.accommodation import (
+from ecdysis_lab.evaluate.accommodation import (
     Decision,
     Facts,
     chance,
@@ -19,7 +19,16 @@ from ecdysis_lab.accommodation import (
     ratio,
     seen_on,
 )
-from ecdysis_lab.agreement import DEFECT, QUIRK, UNSURE, Label, agreement, cohen, read_labels, write_labels
+from ecdysis_lab.evaluate.agreement import (
+    DEFECT,
+    QUIRK,
+    UNSURE,
+    Label,
+    agreement,
+    cohen,
+    read_labels,
+    write_labels,
+)
 from ecdysis_lab.records import Failure, LabError, Pattern, Patterns, Trajectory, Trial
 
 

@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
-from ecdysis_lab import benchmarks, harness, llm
-from ecdysis_lab.agent import MAX_MALFORMED, MAX_REFUSALS_PER_TURN, HarnessedAgent
-from ecdysis_lab.hooks import NOTE, REFUSED, REPLY_STOPPED, REWRITTEN, Call
+from ecdysis_lab.benchmarks import load_benchmark
+from ecdysis_lab.harness import SHIPPED, load_harness
+from ecdysis_lab.harness.agent import MAX_MALFORMED, MAX_REFUSALS_PER_TURN, HarnessedAgent
+from ecdysis_lab.harness.rollout import Setup, run_trial
+from ecdysis_lab.harness.seat import Seat
+from ecdysis_lab.hooks import Call
+from ecdysis_lab.hooks.verdicts import NOTE, REFUSED, REPLY_STOPPED, REWRITTEN
+from ecdysis_lab.models import ContentError
 from ecdysis_lab.records import Completion, Message, Task, Usage
-from ecdysis_lab.rollout import Setup, run_trial
-from ecdysis_lab.seat import Seat
 
 HEAD = "from ecdysis_lab.hooks import Allow, Refuse, Rewrite\n"
 TOOLS: list[dict[str, Any]] = [
@@ -106,8 +109,8 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
                 raise answer
             return answer
 
-        monkeypatch.setattr(llm, "complete", complete)
-        opened.append(HarnessedAgent("openai/x", harness.load(folder), seat))
+        monkeypatch.setattr("ecdysis_lab.harness.agent.complete", complete)
+        opened.append(HarnessedAgent("openai/x", load_harness(folder), seat))
         shop = Shop()
         opened[-1].start(shop)
         return Stage(opened[-1], shop, seen)
@@ -409,7 +412,7 @@ def test_a_harness_against_the_policy_is_left_out_with_one_fault(stage: Make) ->
 
 
 def test_closing_twice_or_before_the_start_is_fine(tmp_path: Path) -> None:
-    agent = HarnessedAgent("openai/x", harness.load(write(tmp_path / "h", actions=refuse_if("True"))), SEAT)
+    agent = HarnessedAgent("openai/x", load_harness(write(tmp_path / "h", actions=refuse_if("True"))), SEAT)
     agent.close()
     agent.start(Shop())
     agent.close()
@@ -434,7 +437,7 @@ def test_malformed_arguments_are_explained(stage: Make) -> None:
 def test_malformed_arguments_beyond_the_limit_are_the_models_end(stage: Make) -> None:
     it = stage([garbled()])
     with pytest.raises(
-        llm.ContentError, match=f"openai/x gave no valid tool arguments in {MAX_MALFORMED + 1} attempts"
+        ContentError, match=f"openai/x gave no valid tool arguments in {MAX_MALFORMED + 1} attempts"
     ):
         it.user("Cancel it.")
     assert len(it.seen) == MAX_MALFORMED + 1 == 4
@@ -467,10 +470,10 @@ def test_missing_and_repeated_call_ids_become_unique(stage: Make) -> None:
 
 
 def test_an_answer_that_cannot_be_used_is_paid_for(stage: Make) -> None:
-    why = llm.ContentError("empty")
+    why = ContentError("empty")
     why.usage = Usage(0, 300, 3, 0.5, 1.0, 3)
     it = stage([why])
-    with pytest.raises(llm.ContentError):
+    with pytest.raises(ContentError):
         it.user("Cancel it.")
     assert it.agent.usage == why.usage
 
@@ -535,7 +538,7 @@ NOTHING = {
 
 
 def retail(n: int) -> list[Task]:
-    return benchmarks.load("tau2/retail").tasks("train", n, 1)
+    return load_benchmark("tau2/retail").tasks("train", n, 1)
 
 
 def test_a_harness_that_does_nothing_changes_nothing(tmp_path: Path) -> None:
@@ -543,8 +546,7 @@ def test_a_harness_that_does_nothing_changes_nothing(tmp_path: Path) -> None:
     folder, scores = write(tmp_path / "nothing", **NOTHING), []
     for task in retail(4):
         bare, idle = (
-            run_trial(Setup("tau2/retail", "sim/small"), task, h, 0)
-            for h in (harness.SHIPPED / "empty", folder)
+            run_trial(Setup("tau2/retail", "sim/small"), task, h, 0) for h in (SHIPPED / "empty", folder)
         )
         assert bare.trial.harness != idle.trial.harness
         for name in ("status", "score", "termination", "checks", "messages", "context", "shown", "truth"):
@@ -594,8 +596,9 @@ def test_malformed_arguments_end_a_trial_as_agent_error(monkeypatch: pytest.Monk
     def complete(role: str, *args: Any, **options: Any) -> Completion:
         return garbled("get_user_details") if role == "agent" else say("I want to return a lamp.")
 
-    monkeypatch.setattr(llm, "complete", complete)
-    left = run_trial(Setup("tau2/retail", "openai/x", "openai/y"), retail(1)[0], harness.SHIPPED / "empty", 0)
+    for place in ("ecdysis_lab.harness.agent", "ecdysis_lab.benchmarks.tau2_sides"):
+        monkeypatch.setattr(f"{place}.complete", complete)
+    left = run_trial(Setup("tau2/retail", "openai/x", "openai/y"), retail(1)[0], SHIPPED / "empty", 0)
     assert (left.status, left.score, left.termination) == ("scored", 0.0, "agent_error")
     assert left.usage["agent"].calls == 4 and left.usage["user"].calls == 1
     assert [m.role for m in left.messages] == ["assistant", "user"] and len(left.context) == 2 + 2 * 3

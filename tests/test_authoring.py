@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from ecdysis_lab import authoring, harness, hooks
-from ecdysis_lab.authoring import Rules
-from ecdysis_lab.hooks import Allow, Call, Done, Refuse, Rewrite, View
-from ecdysis_lab.host import Host
-from ecdysis_lab.sandbox import lines
+from ecdysis_lab import hooks as authoring
+from ecdysis_lab.harness import SHIPPED, load_harness
+from ecdysis_lab.harness.host import Host
+from ecdysis_lab.harness.sandbox import lines
+from ecdysis_lab.hooks import Allow, Call, Done, Refuse, Rewrite, Rules, View, verdicts
 
 PAY = Call("pay", {"id": "A1", "rows": [{"when": "May 24th"}, 3], "sum": "$1,050.00"}, "c1")
 TOOLS: list[dict[str, Any]] = [
@@ -59,9 +59,9 @@ def test_a_form_applies_to_what_an_earlier_one_has_found(monkeypatch: pytest.Mon
     )
     found = {"rows": [{"id": "A1", "code": "XY"}, 3], "id": "B2", "code": "XY", "rest": "b2"}
     assert rules.check(sent, talk()) == Rewrite(found, rule="list+upper+short")
-    monkeypatch.setattr(hooks, "_DISABLED", {"list", "short"})
+    monkeypatch.setattr(verdicts, "_DISABLED", {"list", "short"})
     assert rules.check(sent, talk()) == Allow()
-    monkeypatch.setattr(hooks, "_DISABLED", set())
+    monkeypatch.setattr(verdicts, "_DISABLED", set())
     with pytest.raises(ValueError, match="'short' is registered already"):
         rules.form("short", "code")(lambda text: None)
     rules.form("wrap", "wrapped")(lambda text: {"wrapped": text})
@@ -79,7 +79,7 @@ def test_the_first_line_that_finds_something_refuses_its_tools(monkeypatch: pyte
     assert rules.check(PAY, talk()) == Refuse("Policy: ask before you pay.", "Ask.", "first")
     assert rules.lines["first"] is first and list(rules.lines) == ["silent", "first", "second"]
     assert rules.check(Call("look", {}), talk()) == Allow()
-    monkeypatch.setattr(hooks, "_DISABLED", {"first"})
+    monkeypatch.setattr(verdicts, "_DISABLED", {"first"})
     assert rules.check(PAY, talk()) == Refuse("Policy: never.", "No.", "second")
 
 
@@ -92,12 +92,12 @@ def test_notes_and_replies_stop_at_the_first(monkeypatch: pytest.MonkeyPatch) ->
     assert rules.observe(PAY, "ok", talk()) == "b ok"
     assert rules.on_reply("done", talk()) == Refuse("r", "o", "d")
     assert rules.on_reply("open", talk()) == Allow()
-    monkeypatch.setattr(hooks, "_DISABLED", {"b", "d"})
+    monkeypatch.setattr(verdicts, "_DISABLED", {"b", "d"})
     assert (rules.observe(PAY, "ok", talk()), rules.on_reply("done", talk())) == ("c", Allow())
 
 
 FILE = """
-from ecdysis_lab.authoring import Rules
+from ecdysis_lab.hooks import Rules
 from ecdysis_lab.hooks import Refuse
 
 rules = Rules()
@@ -120,7 +120,7 @@ def test_files_and_trials_share_no_register(tmp_path: Path) -> None:
         FILE.format(kind=reply, hook="on_reply(text, view)", answer=answer)
     )
     for _ in range(2):
-        with Host(harness.load(tmp_path), "", TOOLS) as host:
+        with Host(load_harness(tmp_path), "", TOOLS) as host:
             assert host.check(PAY, 9) == Refuse("[[['line'], 1], 1, 0]", "o")
             assert host.on_reply("x", 9) == Refuse("[[['reply'], 1], 0, 1]", "o")
 
@@ -263,23 +263,21 @@ def test_texts_before_the_interaction() -> None:
 
 
 def test_harness_code_sees_immutable_public_names_and_no_module() -> None:
-    for name in (*lines.ALLOWED, "ecdysis_lab.authoring"):
+    for name in (*lines.ALLOWED, "ecdysis_lab.hooks"):
         importlib.import_module(name)
-    shown = vars(lines.safe_builtins()["__import__"]("ecdysis_lab.authoring", wanted=("Rules",)))
+    shown = vars(lines.safe_builtins()["__import__"]("ecdysis_lab.hooks", wanted=("Rules",)))
     names = {name: value for name, value in shown.items() if not name.startswith("__")}
     assert sorted(names) == sorted(authoring.__all__)
-    allowed = (types.FunctionType, types.GenericAlias, re.Pattern, type)
+    allowed = (types.FunctionType, types.GenericAlias, types.UnionType, re.Pattern, type)
     assert [name for name, value in names.items() if not isinstance(value, allowed)] == []
 
 
 def test_contract_names_every_part() -> None:
-    text = (harness.SHIPPED / "README.md").read_text()
+    text = (SHIPPED / "README.md").read_text()
     assert [name for name in authoring.__all__ if f"`{name}" not in text] == []
 
 
-@pytest.mark.parametrize(
-    "path", sorted(harness.SHIPPED.rglob("*.py")), ids=lambda p: f"{p.parent.name}/{p.name}"
-)
+@pytest.mark.parametrize("path", sorted(SHIPPED.rglob("*.py")), ids=lambda p: f"{p.parent.name}/{p.name}")
 def test_no_shipped_hook_waits_for_the_pattern_compiler(path: Path) -> None:
     """Patterns are compiled when a file is loaded: a fresh worker has none of them in ``re``'s cache."""
     tree = ast.parse(path.read_text())

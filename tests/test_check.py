@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ecdysis_lab import benchmarks, check, harness, importers
-from ecdysis_lab.cli import main
+from ecdysis_lab.benchmarks import load_benchmark
+from ecdysis_lab.cli.parser import main
+from ecdysis_lab.failures.importing import import_traces
+from ecdysis_lab.harness import Harness, check, load_harness
 from ecdysis_lab.records import LabError
 from ecdysis_lab.store import Store
 
@@ -17,13 +19,13 @@ TRACES = Path(__file__).resolve().parents[2] / "shared" / "data" / "tau_bench_gp
 
 @pytest.fixture(scope="module")
 def airline():
-    return benchmarks.load("tau2/airline")
+    return load_benchmark("tau2/airline")
 
 
-def folder(tmp_path: Path, **files: str) -> harness.Harness:
+def folder(tmp_path: Path, **files: str) -> Harness:
     for name, text in files.items():
         (tmp_path / f"{name}.py").write_text(text)
-    return harness.load(tmp_path)
+    return load_harness(tmp_path)
 
 
 REFUSES_ALL = """
@@ -88,7 +90,7 @@ def test_a_bad_violations_file_is_one_sentence(tmp_path: Path, text: str, says: 
 
 @pytest.mark.skipif(not TRACES.exists(), reason="recorded traces are not here")
 def test_the_human_harness_lets_recorded_successes_through(airline) -> None:
-    found = check.traces(harness.load("airline"), airline, importers.load(TRACES).trajectories)
+    found = check.traces(load_harness("airline"), airline, import_traces(TRACES).trajectories)
     assert found["passing"]["trajectories"] == 43 and found["failing"]["trajectories"] == 57
     assert found["passing"]["altered"] == 0
     assert found["passing"]["refused"] <= 1  # one cancellation for a reason that no insurance covers

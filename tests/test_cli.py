@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from openai_server import OpenAIServer, Reply, status, text
 
-from ecdysis_lab import cli, doctor
+from ecdysis_lab.cli import doctor, parser
 
 ROOT = Path(__file__).resolve().parents[1]
 CANARY = "sk-canary-77d1e4b09c3f"
@@ -30,7 +30,7 @@ CONFIG = {
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of a command in this process."""
     try:
-        code = cli.main([*arguments])
+        code = parser.main([*arguments])
     except SystemExit as left:
         code = int(left.code or 0)
     said = capsys.readouterr()
@@ -130,15 +130,15 @@ def test_help_lists_the_commands(arguments: list[str], capsys: pytest.CaptureFix
 
 def test_help_of_a_command_explains_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "demo", "--help")
-    for flag in cli.OPTIONS:
+    for flag in parser.OPTIONS:
         assert f"--{flag} " in out
     assert "a folder" in out
 
 
 def test_help_needs_none_of_the_heavy_packages() -> None:
     code = (
-        "import sys; from ecdysis_lab import cli\n"
-        "try:\n    cli.main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "import sys; from ecdysis_lab.cli import parser\n"
+        "try:\n    parser.main(['--help'])\nexcept SystemExit:\n    pass\n"
         "heavy = {'torch', 'litellm', 'tau2', 'pandas', 'plotly', 'hdbscan', 'papermill', 'numpy'} & set(sys.modules)\n"
         "sys.exit(f'imports {heavy}' if heavy else 0)"
     )
@@ -345,10 +345,10 @@ def summary_of(folder: Path) -> Any:
 
 def uninterrupted(root: Path) -> Any:
     """The same configuration in one go, in this process."""
-    from ecdysis_lab.config import configure
-    from ecdysis_lab.experiment import Experiment
+    from ecdysis_lab.evaluate.experiment import Experiment
+    from ecdysis_lab.train.settings import configure
 
-    names = {name: field for name, (field, _) in cli.OPTIONS.items()}
+    names = {name: field for name, (field, _) in parser.OPTIONS.items()}
     experiment = Experiment(configure(**{names[k]: v for k, v in CONFIG.items()}), root)
     experiment.go()
     return summary_of(experiment.run.folder)

@@ -15,11 +15,12 @@ pytest.importorskip("tau2")
 
 from openai_server import OpenAIServer, Reply, Request, call, text
 
-from ecdysis_lab import editors, llm
-from ecdysis_lab.rollout import Setup
-from ecdysis_lab.rounds import RoundRecord, TrainConfig
+from ecdysis_lab.harness.rollout import Setup
+from ecdysis_lab.models import ModelParams
+from ecdysis_lab.review import editors
 from ecdysis_lab.store import RunFolder, Store
-from ecdysis_lab.train import Trainer
+from ecdysis_lab.train.loop import Trainer
+from ecdysis_lab.train.rounds import RoundRecord, TrainConfig
 
 CANARY = "canary-b81f-in-no-file"
 SILENT = "from ecdysis_lab.hooks import Allow\n\n\ndef check(call, view):\n    return Allow()\n"
@@ -91,7 +92,7 @@ def train(root: Path, desk: Desk, **other: Any) -> tuple[RoundRecord, ...]:
         base: dict[str, Any] = {
             "arm": "ecdysis", "setup": Setup("tau2/airline", "sim/small"), "n_tasks": 8, "trials": 1, "rounds": 2,
             "seed": 2, "embedder": "tfidf", "debate": 1, "review_model": "openai/x",
-            "review_params": llm.ModelParams(api_base=server.url), "editor": "litellm",
+            "review_params": ModelParams(api_base=server.url), "editor": "litellm",
         }  # fmt: skip
         config = TrainConfig(**(base | other))
         trained = Trainer(config, RunFolder.open(root, "run", asdict(config)), Store(root)).train()

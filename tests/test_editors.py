@@ -20,13 +20,15 @@ from openai_server import OpenAIServer, Reply, Request, call, hang, status, text
 from simlab import bench, folder, host
 from simlab import call as tool_call
 
-from ecdysis_lab import editors, gates, harness
-from ecdysis_lab.editors import staging
-from ecdysis_lab.editors.litellm import Block, apply, parse
-from ecdysis_lab.editors.opencode import TESTED
-from ecdysis_lab.errors import PermanentError
+from ecdysis_lab.harness import Harness, load_harness
 from ecdysis_lab.hooks import Allow, Refuse, Rewrite
+from ecdysis_lab.models.errors import PermanentError
 from ecdysis_lab.records import Candidate, Change, LabError, Spec
+from ecdysis_lab.review import editors
+from ecdysis_lab.review.editors import staging
+from ecdysis_lab.review.editors.litellm import Block, apply, parse
+from ecdysis_lab.review.editors.opencode import TESTED
+from ecdysis_lab.train import gates
 
 CANARY = "canary-4f1c9a-never-on-disk"
 SPEC = Spec(
@@ -71,7 +73,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def parent(tmp_path: Path) -> harness.Harness:
+def parent(tmp_path: Path) -> Harness:
     return folder(tmp_path / "parent", actions=ACTIONS)
 
 
@@ -108,7 +110,7 @@ def events(candidate: Candidate) -> list[dict[str, Any]]:
 
 def check_new_rule(candidate: Candidate) -> None:
     """The candidate passes the cheap gates and changes a verdict in the live environment."""
-    child = harness.load(candidate.path)
+    child = load_harness(candidate.path)
     assert gates.static_gate(child) is None
     assert gates.probe_gate(child, bench(), "0") is None
     with host(child) as desk:
@@ -119,7 +121,7 @@ def check_new_rule(candidate: Candidate) -> None:
     assert tools["cancel_reservation"]["description"].endswith(" Ids have no #.")
 
 
-def check_old_rule(parent: harness.Harness) -> None:
+def check_old_rule(parent: Harness) -> None:
     with host(parent) as desk:
         assert desk.check(tool_call("cancel_reservation", **HASHED), 50) == Allow()
 
@@ -169,7 +171,7 @@ def turn_of(request: Request) -> int:
 
 
 def session(
-    script: Callable[[Path], list[Reply]], parent: harness.Harness, out: Path, temporary: Path, **options: Any
+    script: Callable[[Path], list[Reply]], parent: Harness, out: Path, temporary: Path, **options: Any
 ) -> Session:
     """Let OpenCode edit ``parent`` by a script, which gets the staging folder."""
     leaked: list[str] = []
@@ -203,7 +205,7 @@ def good(stage: Path) -> list[Reply]:
 @pytest.mark.slow
 @pytest.mark.needs("opencode")
 def test_opencode_edits_two_files_and_the_environment_sees_it(
-    parent: harness.Harness, tmp_path: Path, temporary: Path
+    parent: Harness, tmp_path: Path, temporary: Path
 ) -> None:
     ran = session(good, parent, tmp_path / "run/candidate", temporary, usd_per_token=(1e-6, 2e-6))
     made = ran.candidate
@@ -239,7 +241,7 @@ def test_opencode_edits_two_files_and_the_environment_sees_it(
 @pytest.mark.slow
 @pytest.mark.needs("opencode")
 def test_opencode_is_denied_shell_and_outside_and_strays_are_dropped(
-    parent: harness.Harness, tmp_path: Path, temporary: Path
+    parent: Harness, tmp_path: Path, temporary: Path
 ) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("not for the editor")
@@ -275,13 +277,13 @@ def test_opencode_is_denied_shell_and_outside_and_strays_are_dropped(
         "dropped helper.py: a harness has only contract.py, skills.py, actions.py, regulation.py, harness.toml",
         "dropped sub/actions.py: a harness has only contract.py, skills.py, actions.py, regulation.py, harness.toml",
     )
-    assert gates.static_gate(harness.load(ran.candidate.path)) is None
+    assert gates.static_gate(load_harness(ran.candidate.path)) is None
 
 
 @pytest.mark.slow
 @pytest.mark.needs("opencode")
 def test_opencode_that_gets_no_answer_is_killed_in_time(
-    parent: harness.Harness, tmp_path: Path, temporary: Path
+    parent: Harness, tmp_path: Path, temporary: Path
 ) -> None:
     quick = session(lambda stage: [], parent, tmp_path / "quick", temporary)
     assert (quick.candidate.outcome, quick.candidate.hash) == ("no_change", parent.hash)
@@ -303,7 +305,7 @@ def test_opencode_that_gets_no_answer_is_killed_in_time(
 
 @pytest.mark.slow
 @pytest.mark.needs("opencode")
-def test_opencode_reports_a_broken_server(parent: harness.Harness, tmp_path: Path, temporary: Path) -> None:
+def test_opencode_reports_a_broken_server(parent: Harness, tmp_path: Path, temporary: Path) -> None:
     ran = session(
         lambda stage: [status(500, f"out of memory {CANARY}")] * 9, parent, tmp_path / "c", temporary
     )
@@ -316,9 +318,7 @@ def test_opencode_reports_a_broken_server(parent: harness.Harness, tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.needs("opencode")
-def test_opencode_with_a_wrong_key_stops_the_run(
-    parent: harness.Harness, tmp_path: Path, temporary: Path
-) -> None:
+def test_opencode_with_a_wrong_key_stops_the_run(parent: Harness, tmp_path: Path, temporary: Path) -> None:
     with pytest.raises(
         PermanentError, match=r"refused the key .*no such key: \[key\].*; set OPENAI_API_KEY"
     ) as raised:
@@ -346,7 +346,7 @@ def stand_in(tmp_path: Path, temporary: Path) -> Iterator[Callable[..., Any]]:
 
 
 def test_children_are_killed_with_the_program(
-    stand_in: Callable[..., Any], parent: harness.Harness, tmp_path: Path
+    stand_in: Callable[..., Any], parent: Harness, tmp_path: Path
 ) -> None:
     began = time.monotonic()
     made = stand_in("sleep 300 & sleep 300", timeout_seconds=1).edit(parent.path, SPEC, tmp_path / "c")
@@ -355,14 +355,14 @@ def test_children_are_killed_with_the_program(
 
 
 def test_children_that_outlive_the_program_are_killed(
-    stand_in: Callable[..., Any], parent: harness.Harness, tmp_path: Path
+    stand_in: Callable[..., Any], parent: Harness, tmp_path: Path
 ) -> None:
     made = stand_in("sleep 300 >/dev/null 2>&1 &").edit(parent.path, SPEC, tmp_path / "c")
     assert (made.outcome, made.usage.calls, made.hash) == ("no_change", 0, parent.hash)
 
 
 def test_it_gets_closed_stdin_and_no_variable_but_the_named(
-    stand_in: Callable[..., Any], parent: harness.Harness, tmp_path: Path
+    stand_in: Callable[..., Any], parent: Harness, tmp_path: Path
 ) -> None:
     seen = tmp_path / "seen"
     editor = stand_in(f"env > {seen}; cat >> {seen}; ls >> {seen}", api_key_env="OPENAI_API_KEY")
@@ -377,7 +377,7 @@ def test_it_gets_closed_stdin_and_no_variable_but_the_named(
 
 
 def test_an_exit_code_is_a_failure_with_its_last_words(
-    stand_in: Callable[..., Any], parent: harness.Harness, tmp_path: Path
+    stand_in: Callable[..., Any], parent: Harness, tmp_path: Path
 ) -> None:
     script = "echo 'x = 1' > actions.py; echo 'Error: disk on fire' >&2; exit 3"
     made = stand_in(script).edit(parent.path, SPEC, tmp_path / "c")
@@ -385,15 +385,13 @@ def test_an_exit_code_is_a_failure_with_its_last_words(
     assert made.notes[0].startswith("opencode: exit code 3 (") and "disk on fire" in made.notes[0]
 
 
-def test_removed_files_links_and_bytes(
-    stand_in: Callable[..., Any], parent: harness.Harness, tmp_path: Path
-) -> None:
+def test_removed_files_links_and_bytes(stand_in: Callable[..., Any], parent: Harness, tmp_path: Path) -> None:
     script = "rm actions.py; ln -s /etc/passwd skills.py; printf 'x = \"\\351\"\\n' > contract.py; mkdir regulation.py"
     made = stand_in(script).edit(parent.path, SPEC, tmp_path / "c")
     assert made.notes == ("removed actions.py", "dropped skills.py: a link")
     assert [p.name for p in made.path.iterdir()] == ["contract.py"]
     assert (made.path / "contract.py").read_bytes() == b'x = "\xe9"\n'
-    rejected = gates.static_gate(harness.load(made.path))
+    rejected = gates.static_gate(load_harness(made.path))
     assert rejected is not None and "contract.py:0 not plain UTF-8 text" in rejected.reason
 
 
@@ -441,14 +439,14 @@ TWICE = (
 class Ask:
     """One edit through LiteLLM with scripted answers."""
 
-    def __init__(self, answers: list[Reply], parent: harness.Harness, out: Path) -> None:
+    def __init__(self, answers: list[Reply], parent: Harness, out: Path) -> None:
         with OpenAIServer(answers, status(400, "no more answers")) as server:
             editor = editors.load("litellm", model="openai/x", api_base=server.url)
             self.candidate = editor.edit(parent.path, SPEC, out, "the last one refused too much")
         self.requests = server.requests
 
 
-def test_blocks_make_a_candidate_in_one_call(parent: harness.Harness, tmp_path: Path) -> None:
+def test_blocks_make_a_candidate_in_one_call(parent: Harness, tmp_path: Path) -> None:
     ran = Ask([text(GOOD)], parent, tmp_path / "run/candidate")
     made = ran.candidate
     assert (made.outcome, made.notes, made.editor, made.parent) == ("edited", (), "litellm", parent.hash)
@@ -495,7 +493,7 @@ def test_an_ambiguous_search_is_repaired_once(tmp_path: Path) -> None:
     ],
 )
 def test_blocks_that_stay_bad_fail_with_the_reason(
-    second: str, why: str, parent: harness.Harness, tmp_path: Path
+    second: str, why: str, parent: Harness, tmp_path: Path
 ) -> None:
     first = block("actions.py", "also nowhere\n", "y\n")
     ran = Ask([text(first), text(second)], parent, tmp_path / "c")
@@ -505,7 +503,7 @@ def test_blocks_that_stay_bad_fail_with_the_reason(
     assert len(ran.requests) == 2
 
 
-def test_no_change_and_no_answer(parent: harness.Harness, tmp_path: Path) -> None:
+def test_no_change_and_no_answer(parent: Harness, tmp_path: Path) -> None:
     same = Ask([text("NO CHANGE")], parent, tmp_path / "a").candidate
     assert (same.outcome, same.hash, same.notes) == ("no_change", parent.hash, ())
     full = Ask([status(400, "maximum context length is 10 tokens")], parent, tmp_path / "b").candidate
@@ -549,10 +547,10 @@ def test_blocks_apply_in_order_and_an_empty_search_appends() -> None:
     assert apply(parse(emptied), {"skills.py": "A = 1\n"})["skills.py"] == ""
 
 
-def test_a_refusal_by_blocks_works_in_the_environment(parent: harness.Harness, tmp_path: Path) -> None:
+def test_a_refusal_by_blocks_works_in_the_environment(parent: Harness, tmp_path: Path) -> None:
     rule = "from ecdysis_lab.hooks import Allow, Refuse\n\n\ndef check(call, view):\n    if view.read('get_reservation_details', **call.arguments) is None:\n        return Refuse('There is no such reservation.', 'Ask for the id.', rule='known')\n    return Allow()\n"
     made = Ask([text(block("actions.py", OLD, rule))], parent, tmp_path / "c").candidate
-    with host(harness.load(made.path)) as desk:
+    with host(load_harness(made.path)) as desk:
         found = desk.check(tool_call("cancel_reservation", reservation_id="NOSUCH"), 50)
         assert found == Refuse("There is no such reservation.", "Ask for the id.", "known")
         assert desk.check(tool_call("cancel_reservation", **PLAIN), 50) == Allow()

@@ -8,9 +8,15 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from ecdysis_lab.evaluate import COLUMNS, paired_difference, summarise, table
-from ecdysis_lab.metrics import cluster_interval, difference_interval, pass_at_k, pass_hat_k, sign_test_p
+from ecdysis_lab.evaluate.metrics import (
+    cluster_interval,
+    difference_interval,
+    pass_at_k,
+    pass_hat_k,
+)
+from ecdysis_lab.evaluate.scores import COLUMNS, paired_difference, summarise, table
 from ecdysis_lab.records import Intervention, LabError, Message, Trajectory, Trial, Usage
+from ecdysis_lab.train.gates import sign_test_p
 
 
 def trajectory(task: str, seed: int, score: float | None, status: str = "scored", **fields) -> Trajectory:

@@ -12,13 +12,16 @@ import pytest
 
 pytest.importorskip("tau2")
 
-from ecdysis_lab import answers, cli, harness, results
-from ecdysis_lab import experiment as module
-from ecdysis_lab.config import ExperimentConfig, configure, smoke
-from ecdysis_lab.experiment import Experiment, check_parts
-from ecdysis_lab.llm import BudgetExceeded
+from ecdysis_lab.cli import parser
+from ecdysis_lab.evaluate import experiment as module
+from ecdysis_lab.evaluate import results
+from ecdysis_lab.evaluate.experiment import Experiment, check_parts
+from ecdysis_lab.harness import load_harness
+from ecdysis_lab.models import answers
+from ecdysis_lab.models.calls import BudgetExceeded
 from ecdysis_lab.records import LabError, Usage
 from ecdysis_lab.store import RunFolder, Store
+from ecdysis_lab.train.settings import ExperimentConfig, configure, smoke
 
 SMALL: dict[str, Any] = {
     "train_tasks": 12, "test_tasks": 3, "trials": 2, "rounds": 1, "seed": 2, "start": "empty", "embedder": "tfidf",
@@ -100,17 +103,17 @@ def test_the_numbers_are_those_of_the_store(done: Experiment) -> None:
                 "two trials say nothing about three"
             )
     record = summary["training"]["ecdysis"]["rounds"][0]
-    before = store.trajectories(split="train", harness=harness.load("empty").hash)
+    before = store.trajectories(split="train", harness=load_harness("empty").hash)
     assert record["score_before"] == sum(t.score or 0 for t in before)
     assert record["failures"] == sum(not t.success for t in before)
 
 
 def test_the_harnesses_are_named(done: Experiment) -> None:
     hashes = read(done.run)["harness"]
-    assert hashes["direct"] == harness.load("empty").hash
-    assert hashes["human"] == harness.load("airline").hash
+    assert hashes["direct"] == load_harness("empty").hash
+    assert hashes["human"] == load_harness("airline").hash
     assert hashes["ecdysis"] == done.run.read_json("frozen-ecdysis.json")["harness"]
-    assert harness.load(done.run.path(f"harness/{hashes['ecdysis']}")).hash == hashes["ecdysis"]
+    assert load_harness(done.run.path(f"harness/{hashes['ecdysis']}")).hash == hashes["ecdysis"]
 
 
 def test_the_run_is_told_as_done(done: Experiment) -> None:
@@ -161,7 +164,7 @@ def test_a_stop_and_a_second_start_give_the_same_summary(
     config = small() if where == "testing" else small(arms="ecdysis", test_models="sim/small")
     first = Experiment(config, tmp_path, progress=stop)
     if where == "summary":
-        monkeypatch.setattr("ecdysis_lab.evaluate.summarise", interrupt)
+        monkeypatch.setattr("ecdysis_lab.evaluate.scores.summarise", interrupt)
     with pytest.raises(KeyboardInterrupt):
         first.go()
     monkeypatch.undo()
@@ -189,7 +192,7 @@ def interrupt(*args: Any, **named: Any) -> None:
 
 def test_a_budget_stops_cleanly_and_a_larger_one_goes_on(done: Experiment, tmp_path: Path) -> None:
     other = {"arms": "direct", "test_models": "sim/small"}
-    trials = done.store.trajectories(split="test", model="sim/small", harness=harness.load("empty").hash)
+    trials = done.store.trajectories(split="test", model="sim/small", harness=load_harness("empty").hash)
     tokens = sum(u.prompt_tokens + u.completion_tokens for t in trials for u in t.usage.values())
     first = Experiment(small(**other, max_tokens=tokens // 2), tmp_path)
     with pytest.raises(BudgetExceeded, match="max_tokens"):
@@ -303,16 +306,16 @@ def test_paired_models_try_the_training_tasks_and_t_reads_them(
     paired = Experiment(small(arms="ecdysis", paired=True, test_tasks=1), tmp_path)
     summary = paired.go()
     ran = paired.store.trajectories(split="train", model="sim/large")
-    assert {t.trial.harness for t in ran} == {harness.load("empty").hash}
+    assert {t.trial.harness for t in ran} == {load_harness("empty").hash}
     assert len(ran) == SMALL["train_tasks"] * SMALL["trials"]
     alone = plain(read(done.run))["training"]["ecdysis"]
     mine = plain(json.loads(json.dumps(summary)))["training"]["ecdysis"]
     assert mine["model_calls"] == alone["model_calls"], "the arm is not charged for them"
-    assert cli.main(["ratio", str(paired.run.folder), "--json"]) == 0
+    assert parser.main(["ratio", str(paired.run.folder), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["changes"] and set(found["t"]) == {"proposed", "accepted"}
     assert all("sim/large" in change["reasons"] for change in found["changes"])
-    assert cli.main(["ratio", "nosuch", "--data", str(tmp_path)]) == 2
+    assert parser.main(["ratio", "nosuch", "--data", str(tmp_path)]) == 2
 
 
 def test_the_noise_floor_is_charged_to_the_run_and_to_no_arm(done: Experiment, tmp_path: Path) -> None:
@@ -366,7 +369,7 @@ def test_what_does_not_exist_is_told_before_anything_is_written(
 
 def test_parts_that_exist_pass() -> None:
     check_parts(small())
-    check_parts(small(start="human", editor="ecdysis_lab.editors.rules:RulesEditor"))
+    check_parts(small(start="human", editor="ecdysis_lab.review.editors.rules:RulesEditor"))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ecdysis_lab.failures import find_failures, first_bad, outline, path_of, to_failure
+from ecdysis_lab.failures.cards import find_failures, outline, path_of, to_failure
+from ecdysis_lab.failures.first_bad import first_bad
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.records import Intervention, LabError, Message, Trajectory, Trial
 

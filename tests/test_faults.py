@@ -16,12 +16,13 @@ pytest.importorskip("tau2")
 from openai_server import OpenAIServer, Reply, Request, call, raw_call, reset, slow, status, text, truncated
 from simlab import bench
 
-from ecdysis_lab import harness, llm
-from ecdysis_lab.config import ExperimentConfig, configure
-from ecdysis_lab.experiment import Experiment
+from ecdysis_lab.evaluate.experiment import Experiment
+from ecdysis_lab.harness import load_harness
+from ecdysis_lab.harness.rollout import Setup, rollout
+from ecdysis_lab.models import Budget, BudgetExceeded, ModelParams, complete
 from ecdysis_lab.records import LabError, Trajectory
-from ecdysis_lab.rollout import Setup, rollout
 from ecdysis_lab.store import Store
+from ecdysis_lab.train.settings import ExperimentConfig, configure
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = {"train_tasks": 6, "test_tasks": 2, "trials": 2, "rounds": 1, "seed": 2, "embedder": "tfidf",
@@ -64,16 +65,16 @@ class Weather:
 
 
 def outcomes(server: OpenAIServer, root: Path) -> list[Trajectory]:
-    params = llm.ModelParams(api_base=server.url, timeout_seconds=4)
+    params = ModelParams(api_base=server.url, timeout_seconds=4)
     setup = Setup("tau2/airline", "openai/scripted", params=params)
     tasks = bench().tasks("test", 6, 0)
-    return rollout(setup, tasks, harness.load("empty"), [1, 2], Store(root), workers=2)
+    return rollout(setup, tasks, load_harness("empty"), [1, 2], Store(root), workers=2)
 
 
 def test_a_bad_network_changes_no_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setattr(
-        llm.complete, "__kwdefaults__", {**llm.complete.__kwdefaults__, "sleep": lambda seconds: None}
+        complete, "__kwdefaults__", {**complete.__kwdefaults__, "sleep": lambda seconds: None}
     )
     with OpenAIServer(model) as calm:
         expected = outcomes(calm, tmp_path / "calm")
@@ -111,7 +112,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_each_limit_stops_the_run_and_a_higher_one_goes_on(
     name: str, limit: float, told: str, whole: dict[str, Any], tmp_path: Path
 ) -> None:
-    with pytest.raises(llm.BudgetExceeded, match=told):
+    with pytest.raises(BudgetExceeded, match=told):
         Experiment(small(**{name: limit}), tmp_path, "run").go()
     run = tmp_path / "runs" / "run"
     assert '"interrupted"' in (run / "status.json").read_text()
@@ -134,21 +135,21 @@ def test_a_limit_in_dollars_stops_within_one_call(tmp_path: Path, monkeypatch: p
     }  # 100 tokens a call: a tenth of a cent
     store, tasks = Store(tmp_path), bench().tasks("test", 4, 0)
     with OpenAIServer(model) as server:
-        params = llm.ModelParams(api_base=server.url, extra=price)
+        params = ModelParams(api_base=server.url, extra=price)
         setup = Setup("tau2/airline", "openai/scripted", params=params)
-        with pytest.raises(llm.BudgetExceeded, match=r"max_usd=0.0035 is used up: \$0.004 in 7 calls"):
-            rollout(setup, tasks, harness.load("empty"), [1], store, budget=llm.Budget(max_usd=0.0035))
+        with pytest.raises(BudgetExceeded, match=r"max_usd=0.0035 is used up: \$0.004 in 7 calls"):
+            rollout(setup, tasks, load_harness("empty"), [1], store, budget=Budget(max_usd=0.0035))
         assert len(server.requests) == 4
         finished = len(store.trajectories())
-        found = rollout(setup, tasks, harness.load("empty"), [1], store, budget=llm.Budget(max_usd=1.0))
+        found = rollout(setup, tasks, load_harness("empty"), [1], store, budget=Budget(max_usd=1.0))
     assert 0 < finished < 4 and {t.status for t in found} == {"scored"}
     assert len({t.key for t in found}) == 4 == len(store.trajectories())
 
 
 def test_a_run_that_goes_on_counts_what_it_has_spent(tmp_path: Path) -> None:
-    with pytest.raises(llm.BudgetExceeded):
+    with pytest.raises(BudgetExceeded):
         Experiment(small(max_tokens=200_000), tmp_path, "run").go()
-    with pytest.raises(llm.BudgetExceeded, match=r"max_tokens=200000 is used up: 2\d\d\d\d\d tokens"):
+    with pytest.raises(BudgetExceeded, match=r"max_tokens=200000 is used up: 2\d\d\d\d\d tokens"):
         Experiment(small(max_tokens=200_000), tmp_path, "run").go()
     first = Experiment(small(max_tokens=200_000), tmp_path, "run").budget
     assert (

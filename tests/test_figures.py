@@ -17,11 +17,11 @@ import pandas as pd
 import plotly
 import pytest
 
-from ecdysis_lab import figures as f
-from ecdysis_lab import pool, results
-from ecdysis_lab.figures.labels import model_names, short, spread, trials_text
-from ecdysis_lab.figures.maps import NOISE, _labels, _overlap, _range
+from ecdysis_lab.evaluate import comparisons, results
 from ecdysis_lab.records import LabError
+from ecdysis_lab.show import figures as f
+from ecdysis_lab.show.figures.labels import model_names, short, spread, trials_text
+from ecdysis_lab.show.figures.maps import NOISE, _labels, _overlap, _range
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def drawn():
     small = data.summary(data.ARMS3, data.MODELS4[:3])
     wide = data.summary(data.ARMS5, data.REAL4)
     many = [data.summary(data.ARMS5, data.MODELS4, seed=s) | {"run_id": f"airline-s{s}"} for s in range(3)]
-    pooled = pool.pooled(many, n_boot=200)[0]
+    pooled = comparisons.pooled(many, n_boot=200)[0]
     made = {"3x3": small, "5x4": wide, "5x4x3": pooled}
     return {size: (run, every_figure(run)) for size, run in made.items()}
 
@@ -301,7 +301,7 @@ def test_pattern_map_is_one_trace_with_ids_and_labels_apart():
 
 
 def _boxes(frame):
-    import ecdysis_lab.figures.maps as maps
+    import ecdysis_lab.show.figures.maps as maps
 
     boxes, place = [], maps._place
     maps._place = lambda *a: boxes.append(place(*a)) or boxes[-1]

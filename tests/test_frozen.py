@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ecdysis_lab import harness as harnesses
-from ecdysis_lab import notebooks
-from ecdysis_lab.frozen import check_frozen, find_frozen, training_block
-from ecdysis_lab.heldout import Evaluation, prepare
+from ecdysis_lab.cli import notebooks
+from ecdysis_lab.evaluate.evaluation import Evaluation, prepare
+from ecdysis_lab.evaluate.frozen import check_frozen, find_frozen, training_block
+from ecdysis_lab.harness import SHIPPED, copy_harness, load_harness
 from ecdysis_lab.records import LabError
 from ecdysis_lab.store import RunFolder
 
@@ -22,8 +22,8 @@ def variant(run: RunFolder, word: str) -> str:
     """A harness of its own in the run folder; returns its hash."""
     draft = run.path(f"draft-{word}/skills.py")
     draft.write_text(f'def brief(opening, policy):\n    return "{word}"\n')
-    loaded = harnesses.load(draft.parent)
-    harnesses.copy(loaded, run.path(f"harness/{loaded.hash}"))
+    loaded = load_harness(draft.parent)
+    copy_harness(loaded, run.path(f"harness/{loaded.hash}"))
     return loaded.hash
 
 
@@ -43,7 +43,7 @@ def trained(tmp_path):
 def test_the_last_accepted_harness_is_frozen(trained, tmp_path):
     run, _, kept, _ = trained
     assert check_frozen(run, "ecdysis").hash == kept
-    assert check_frozen(run, "ecdysis", harnesses.load(run.folder / "harness" / kept)).hash == kept
+    assert check_frozen(run, "ecdysis", load_harness(run.folder / "harness" / kept)).hash == kept
     found = find_frozen("r1:ecdysis", tmp_path, "airline")
     assert (found.arm, found.harness.hash, found.config["model"]) == ("ecdysis", kept, "sim/medium")
     by_folder = find_frozen(str(run.folder / "harness" / kept), tmp_path, "airline")
@@ -67,11 +67,11 @@ def test_whatever_is_not_frozen_is_refused_with_the_reason(trained, tmp_path):
     with pytest.raises(LabError, match=r"is not frozen: it is an earlier or rejected candidate; .* accepted"):
         find_frozen(str(run.folder / "harness" / lost), tmp_path, "airline")
     with pytest.raises(LabError, match="is not frozen: it is no harness of this training"):
-        check_frozen(run, "ecdysis", harnesses.load(run.folder / "harness" / start))
+        check_frozen(run, "ecdysis", load_harness(run.folder / "harness" / start))
     with pytest.raises(LabError, match="trained no arm 'human'; it trained ecdysis"):
         find_frozen("r1:human", tmp_path, "airline")
     with pytest.raises(LabError, match="is not frozen: it lies in no run"):
-        find_frozen(str(harnesses.SHIPPED / "retail"), tmp_path, "airline")
+        find_frozen(str(SHIPPED / "retail"), tmp_path, "airline")
     with pytest.raises(LabError, match=r"'r9:ecdysis' is no RUN:ARM, .*direct, human; runs: r1"):
         find_frozen("r9:ecdysis", tmp_path, "airline")
     with pytest.raises(LabError, match="domain: ecdysis of run r1 was trained on airline, not retail"):
@@ -123,15 +123,16 @@ def test_evaluation_leaves_a_summary_like_an_experiment_s(trained, tmp_path):
 @pytest.mark.slow
 def test_collected_trajectories_feed_patterns(tmp_path):
     pytest.importorskip("tau2")
-    from ecdysis_lab import collect, widgets
+    from ecdysis_lab.evaluate import collecting
+    from ecdysis_lab.show import widgets
 
     given = {"domain": "airline", "model": "sim/small", "trials": 2, "workers": 1}
     with pytest.raises(LabError, match="split: unknown 'dev'; choose one of train, test, all"):
-        collect.prepare(given, "dev", "empty", 3, tmp_path)
-    work = collect.prepare(given, "train", "empty", 3, tmp_path)
+        collecting.prepare(given, "dev", "empty", 3, tmp_path)
+    work = collecting.prepare(given, "train", "empty", 3, tmp_path)
     found = work.go()
     assert len(found) == 6 and work.folder.name == "collect-airline-train-sim-small-empty-seed0-3x2"
-    table = collect.by_task(found)
+    table = collecting.by_task(found)
     assert table["trials"].tolist() == [2, 2, 2]
     assert table["successes"].sum() == sum(t.success for t in found)
     source = widgets.open_source(work.folder.name, tmp_path)

@@ -12,10 +12,12 @@ pytest.importorskip("tau2")
 
 from simlab import bench, folder, passing, seat, spec_of, trials
 
-from ecdysis_lab import gates, harness
-from ecdysis_lab.editors.rules import RulesEditor
-from ecdysis_lab.harness import Harness
+from ecdysis_lab.harness import load_harness
+from ecdysis_lab.harness.probe import sample_arguments
+from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import Candidate, Intervention, LabError, Trajectory, Trial
+from ecdysis_lab.review.editors.rules import RulesEditor
+from ecdysis_lab.train import gates
 
 HOOKS = "from ecdysis_lab.hooks import Allow, Refuse, Rewrite\n\n\n"
 
@@ -160,7 +162,7 @@ def test_static_names_file_line_and_breach(tmp_path: Path) -> None:
 def test_static_rejects_stray_files(tmp_path: Path) -> None:
     loaded = folder(tmp_path / "h", skills="def brief(opening, policy):\n    return ''\n")
     (loaded.path / "helper.py").write_text("x = 1\n")
-    verdict = gates.static_gate(harness.load(loaded.path))
+    verdict = gates.static_gate(load_harness(loaded.path))
     assert "helper.py" in verdict.reason
 
 
@@ -190,15 +192,15 @@ def test_probe_rejects_a_hook_that_breaks(layer: str, source: str, told: str, tm
 
 @pytest.mark.parametrize("start", ["empty", "airline"])
 def test_the_shipped_harnesses_pass(start: str) -> None:
-    assert gates.static_gate(harness.load(start)) is None
-    assert gates.probe_gate(harness.load(start), bench(), "0") is None
+    assert gates.static_gate(load_harness(start)) is None
+    assert gates.probe_gate(load_harness(start), bench(), "0") is None
 
 
 def test_every_tool_is_probed_with_every_argument(tmp_path: Path) -> None:
     """A hook that breaks on the last argument of one tool only is found."""
     for tool in bench().tools:
         for name in tool["parameters"].get("properties", {}):
-            assert name in gates._sample(tool)
+            assert name in sample_arguments(tool)
     source = HOOKS + (
         "def check(call, view):\n"
         "    if call.name == 'update_reservation_baggages':\n        return Rewrite({'x': call.arguments['payment_id'] + 1})\n"
@@ -229,7 +231,7 @@ def test_leak_names_the_fact(tmp_path: Path) -> None:
 
 
 def edited(guard: dict[str, Any], out: Path, start: str = "empty") -> Candidate:
-    made = RulesEditor().edit(harness.load(start).path, spec_of(guard), out / "candidate")
+    made = RulesEditor().edit(load_harness(start).path, spec_of(guard), out / "candidate")
     assert made.outcome == "edited"
     return made
 
@@ -266,14 +268,14 @@ def test_a_candidate_that_refuses_a_legal_call_is_rejected_with_that_call(tmp_pa
 
 def test_a_candidate_that_alters_a_legal_call_is_rejected_with_both_forms(tmp_path: Path) -> None:
     guard = {"kind": "canonical_argument", "argument": "reservation_id", "transform": ["lower"]}
-    verdict = gates.legal_gate(replays(harness.load(edited(guard, tmp_path).path), passing()))
+    verdict = gates.legal_gate(replays(load_harness(edited(guard, tmp_path).path), passing()))
     assert (verdict.gate, verdict.numbers["shown"][0]["what"]) == ("legal", "altered")
     assert "(rule canonical_reservation_id: " in verdict.reason
     assert "→" in verdict.reason
 
 
 def test_the_human_harness_passes_on_flawless_trials() -> None:
-    assert gates.legal_gate(replays(harness.load("airline"), passing(n=20))) is None
+    assert gates.legal_gate(replays(load_harness("airline"), passing(n=20))) is None
 
 
 def test_a_call_that_the_environment_rejected_may_change(tmp_path: Path) -> None:
@@ -342,7 +344,7 @@ def test_growth_over_thirty_per_cent_is_warned_of(tmp_path: Path) -> None:
 
 
 def test_growth_from_nothing_has_no_measure(tmp_path: Path) -> None:
-    assert gates.growth_notes(harness.load("empty"), folder(tmp_path / "a", skills=lines(500))) == ()
+    assert gates.growth_notes(load_harness("empty"), folder(tmp_path / "a", skills=lines(500))) == ()
 
 
 def test_an_editor_hears_of_every_gate_that_judges_code() -> None:

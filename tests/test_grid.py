@@ -16,10 +16,11 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from ecdysis_lab import cli, grid
-from ecdysis_lab.grid.cell import STOP, read_status
-from ecdysis_lab.grid.table import Display, counts
+from ecdysis_lab.cli import grid, parser
+from ecdysis_lab.cli.grid.cell import STOP
+from ecdysis_lab.cli.grid.table import Display, counts
 from ecdysis_lab.records import LabError
+from ecdysis_lab.store.run import read_status
 
 ROOT = Path(__file__).resolve().parents[1]
 PARAMETERS = """a: int = 1  # number
@@ -129,7 +130,7 @@ def test_a_wrong_grid_file_is_refused_by_field_with_the_choices(tmp_path, text, 
     path = grid_file(tmp_path, text)
     with pytest.raises(LabError, match=REFUSED[text]):
         grid.read(path)
-    assert cli.main(["grid", str(path), "--data", str(tmp_path / "data")]) == 2
+    assert parser.main(["grid", str(path), "--data", str(tmp_path / "data")]) == 2
     assert re.search(REFUSED[text], capsys.readouterr().err) and not (tmp_path / "data").exists()
 
 

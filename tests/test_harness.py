@@ -4,23 +4,32 @@ from pathlib import Path
 
 import pytest
 
-from ecdysis_lab import harness as harnesses
+from ecdysis_lab.harness import (
+    Harness,
+    copy_harness,
+    diff_harness,
+    identity,
+    load_harness,
+    sound_harness,
+    static_problems,
+    switch_harness,
+)
 from ecdysis_lab.records import LabError
 
 CHECK = "from ecdysis_lab.hooks import Allow\n\ndef check(call, view):\n    return Allow()\n"
 
 
-def write(folder: Path, **files: str) -> harnesses.Harness:
+def write(folder: Path, **files: str) -> Harness:
     """A harness folder; ``actions="..."`` becomes actions.py, ``toml`` harness.toml."""
     folder.mkdir(exist_ok=True)
     for name, text in files.items():
         (folder / ("harness.toml" if name == "toml" else f"{name}.py")).write_text(text)
-    return harnesses.load(folder)
+    return load_harness(folder)
 
 
 def problems(tmp_path: Path, source: str) -> list[str]:
     """Problems of a regulation.py with this source, as text."""
-    return [str(p) for p in harnesses.static_problems(write(tmp_path, regulation=source))]
+    return [str(p) for p in static_problems(write(tmp_path, regulation=source))]
 
 
 def test_load_reads_the_hook_files_only(tmp_path: Path) -> None:
@@ -31,26 +40,26 @@ def test_load_reads_the_hook_files_only(tmp_path: Path) -> None:
     assert not harness.empty
     assert harness.defines("check") and not harness.defines("describe")
     assert harness.tokens() == len(CHECK) // 4
-    assert harnesses.static_problems(harness) == []
+    assert static_problems(harness) == []
 
 
 def test_identity_ignores_what_is_never_loaded_and_sees_every_byte_that_is(tmp_path: Path) -> None:
     before = write(tmp_path, actions=CHECK).hash
     (tmp_path / "README.md").write_text("words")
-    assert harnesses.load(tmp_path).hash == before
+    assert load_harness(tmp_path).hash == before
     assert write(tmp_path, actions=CHECK + "\n").hash != before
 
 
 def test_identity_keeps_names_and_contents_apart() -> None:
-    assert harnesses.identity({"a": b"bc"}) != harnesses.identity({"ab": b"c"})
-    assert harnesses.identity({"a": b"1", "b": b"2"}) == harnesses.identity({"b": b"2", "a": b"1"})
+    assert identity({"a": b"bc"}) != identity({"ab": b"c"})
+    assert identity({"a": b"1", "b": b"2"}) == identity({"b": b"2", "a": b"1"})
 
 
 def test_the_shipped_empty_harness_is_empty_and_unknown_names_list_the_choices() -> None:
-    empty = harnesses.load("empty")
-    assert empty.empty and empty.tokens() == 0 and harnesses.static_problems(empty) == []
+    empty = load_harness("empty")
+    assert empty.empty and empty.tokens() == 0 and static_problems(empty) == []
     with pytest.raises(LabError, match=r"'airlines' is neither a folder nor one of: .*empty"):
-        harnesses.load("airlines")
+        load_harness("airlines")
 
 
 def test_switches_turn_layers_and_rules_off(tmp_path: Path) -> None:
@@ -58,12 +67,12 @@ def test_switches_turn_layers_and_rules_off(tmp_path: Path) -> None:
     harness = write(tmp_path, actions=CHECK, toml=toml)
     assert harness.empty and not harness.defines("check")
     assert harness.disabled == ("bags",)
-    again = harnesses.switch(harness, tmp_path / "on", layers={"actions": True}, rules={"ids": False})
-    assert harnesses.load(tmp_path / "on") == again
+    again = switch_harness(harness, tmp_path / "on", layers={"actions": True}, rules={"ids": False})
+    assert load_harness(tmp_path / "on") == again
     assert again.defines("check") and again.disabled == ("bags", "ids")
     assert again.hash != harness.hash
     with pytest.raises(LabError, match="'action' is not one of: contract, skills, actions, regulation"):
-        harnesses.switch(harness, tmp_path / "x", layers={"action": False})
+        switch_harness(harness, tmp_path / "x", layers={"action": False})
 
 
 @pytest.mark.parametrize(
@@ -81,24 +90,24 @@ def test_a_wrong_switch_file_is_a_static_problem_and_switches_nothing_off(
 ) -> None:
     harness = write(tmp_path, actions=CHECK, toml=toml)
     assert harness.defines("check") and harness.disabled == ()
-    assert any(what in str(p) for p in harnesses.static_problems(harness))
+    assert any(what in str(p) for p in static_problems(harness))
 
 
 def test_copy_takes_the_harness_and_leaves_strays(tmp_path: Path) -> None:
     source = write(tmp_path / "a", actions=CHECK)
     (tmp_path / "a" / "helper.py").write_text("x = 1")
-    copied = harnesses.copy(source, tmp_path / "b")
+    copied = copy_harness(source, tmp_path / "b")
     assert sorted(p.name for p in (tmp_path / "b").iterdir()) == ["actions.py"]
     assert copied.hash == source.hash
     with pytest.raises(LabError, match="is not an empty folder"):
-        harnesses.copy(source, tmp_path / "b")
+        copy_harness(source, tmp_path / "b")
 
 
 def test_diff_is_unified_over_all_files(tmp_path: Path) -> None:
     a = write(tmp_path / "a", actions=CHECK)
     b = write(tmp_path / "b", actions=CHECK.replace("Allow()", "Allow('x')"), skills="X = 1\n")
-    assert harnesses.diff(a, a) == ""
-    lines = harnesses.diff(a, b).splitlines()
+    assert diff_harness(a, a) == ""
+    lines = diff_harness(a, b).splitlines()
     assert lines[:3] == ["--- /dev/null", "+++ b/skills.py", "@@ -0,0 +1 @@"]
     assert "-    return Allow()" in lines and "+    return Allow('x')" in lines
 
@@ -109,9 +118,9 @@ def test_strays_and_links_are_problems_and_are_not_read(tmp_path: Path) -> None:
     harness = write(tmp_path / "h", skills="")
     (harness.path / "actions.py").symlink_to(secret)
     (harness.path / "helper.py").write_text("x = 1")
-    harness = harnesses.load(harness.path)
+    harness = load_harness(harness.path)
     assert "actions.py" not in harness.files
-    found = [str(p) for p in harnesses.static_problems(harness)]
+    found = [str(p) for p in static_problems(harness)]
     assert found[0].startswith("actions.py:0: must be a plain file")
     assert found[1].startswith("helper.py:0: is never loaded")
 
@@ -126,8 +135,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from ecdysis_lab import authoring, hooks
-from ecdysis_lab.authoring import Rules, anycase
+from ecdysis_lab import hooks as authoring
+from ecdysis_lab import hooks
+from ecdysis_lab.hooks import Rules, anycase
 from ecdysis_lab.hooks import Allow, Refuse, enabled
 
 rules = Rules()
@@ -184,16 +194,16 @@ def test_ordinary_rules_pass(tmp_path: Path) -> None:
         ("from json import decoder", "json.decoder is another module"),
         ("from typing import get_type_hints", "typing.get_type_hints is not available"),
         ("from ecdysis_lab.hooks import _DISABLED", "import of '_DISABLED'"),
-        ("from ecdysis_lab.authoring import _iso", "import of '_iso'"),
-        ("from ecdysis_lab.authoring import talk", "ecdysis_lab.authoring.talk is another module"),
-        ("from ecdysis_lab.authoring.talk import said", "import from 'ecdysis_lab.authoring.talk'"),
-        ("import ecdysis_lab.authoring.talk", "import of 'ecdysis_lab.authoring.talk'"),
+        ("from ecdysis_lab.hooks import _iso", "import of '_iso'"),
+        ("from ecdysis_lab.hooks import talk", "ecdysis_lab.hooks.talk is another module"),
+        ("from ecdysis_lab.hooks.talk import said", "import from 'ecdysis_lab.hooks.talk'"),
+        ("import ecdysis_lab.hooks.talk", "import of 'ecdysis_lab.hooks.talk'"),
         (
-            "from ecdysis_lab import authoring\nx = authoring.talk",
-            "ecdysis_lab.authoring.talk is another module",
+            "from ecdysis_lab import hooks\nx = hooks.talk",
+            "ecdysis_lab.hooks.talk is another module",
         ),
-        ("from ecdysis_lab import authoring\nx = authoring", "module 'authoring' used as a value"),
-        ("from ecdysis_lab.authoring import Rules\nRules.check = None", "change of Rules.check"),
+        ("from ecdysis_lab import hooks\nx = hooks", "module 'hooks' used as a value"),
+        ("from ecdysis_lab.hooks import Rules\nRules.check = None", "change of Rules.check"),
         ("import statistics\nx = statistics.random.random()", "statistics.random is another module"),
         ("import re\nm = re", "module 're' used as a value"),
         ("import re\nre.compile = None", "change of re.compile"),
@@ -239,18 +249,18 @@ def test_static_policy_names_the_breach(tmp_path: Path, source: str, what: str) 
 
 
 def test_problems_carry_file_and_line(tmp_path: Path) -> None:
-    found = harnesses.static_problems(write(tmp_path, actions=CHECK + "\nx = 1\ny = open('f')\n"))
+    found = static_problems(write(tmp_path, actions=CHECK + "\nx = 1\ny = open('f')\n"))
     assert [(p.file, p.line) for p in found] == [("actions.py", 7)]
 
 
 def test_a_folder_of_other_things_is_no_harness(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("x")
     with pytest.raises(LabError, match=r"holds none of .*actions.py.*, but notes.txt"):
-        harnesses.load(tmp_path)
+        load_harness(tmp_path)
 
 
 def test_a_harness_that_would_never_run_is_refused_before_it_is_used(tmp_path: Path) -> None:
     write(tmp_path, actions="import os\n" + CHECK)
     with pytest.raises(LabError, match=r"actions.py:1: import of 'os'"):
-        harnesses.sound(tmp_path)
-    assert harnesses.sound("airline").files
+        sound_harness(tmp_path)
+    assert sound_harness("airline").files

@@ -16,11 +16,12 @@ import violations_airline
 
 pytest.importorskip("tau2")
 
-from ecdysis_lab import benchmarks, harness
-from ecdysis_lab.hooks import Allow, Call, Done, Refuse, Rewrite, View
-from ecdysis_lab.sim import user as customer
+from ecdysis_lab.benchmarks import load_benchmark
+from ecdysis_lab.harness import SHIPPED, load_harness, static_problems
+from ecdysis_lab.hooks import Allow, Call, Done, Refuse, Rewrite, View, verdicts
+from ecdysis_lab.models.sim import user as customer
 
-FOLDER = Path(harness.__file__).parent / "harnesses" / "airline"
+FOLDER = SHIPPED / "airline"
 TRACES = Path(__file__).parents[2] / "shared" / "data" / "tau_bench_gpt4o_airline_trials01.json"
 CASES = violations_airline.cases()
 
@@ -36,7 +37,7 @@ def layer(name: str) -> Any:
 
 @cache
 def bench() -> Any:
-    return benchmarks.load("tau2/airline")
+    return load_benchmark("tau2/airline")
 
 
 class Desk:
@@ -196,14 +197,13 @@ def test_violations_cover_every_rule() -> None:
 
 
 def test_a_rule_can_be_switched_off() -> None:
-    from ecdysis_lab import hooks
 
     case = next(c for c in CASES if c.rule == "passengers_at_most_five")
-    hooks._DISABLED.add(case.rule)
+    verdicts._DISABLED.add(case.rule)
     try:
         assert Desk(case.talk).check(case.bad) == Allow()
     finally:
-        hooks._DISABLED.discard(case.rule)
+        verdicts._DISABLED.discard(case.rule)
     assert Desk(case.talk).check(case.bad).rule == case.rule
 
 
@@ -360,8 +360,8 @@ def test_transfer_message_needs_the_call() -> None:
 
 
 def test_folder_is_clean_and_switches_name_every_rule() -> None:
-    loaded = harness.load("airline")
-    assert not harness.static_problems(loaded)
+    loaded = load_harness("airline")
+    assert not static_problems(loaded)
     actions, regulation = layer("actions").rules, layer("regulation").rules
     rules = {*actions.forms, *actions.lines, *regulation.notes, *regulation.replies}
     assert loaded.switches == {

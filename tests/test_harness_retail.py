@@ -8,7 +8,6 @@ import statistics
 import time
 from collections import Counter
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +15,12 @@ import violations_retail
 
 pytest.importorskip("tau2")
 
-from ecdysis_lab import benchmarks, harness
-from ecdysis_lab.hooks import Allow, Call, Done, Refuse, Rewrite, View
-from ecdysis_lab.sim import user as customer
+from ecdysis_lab.benchmarks import load_benchmark
+from ecdysis_lab.harness import SHIPPED, load_harness, static_problems
+from ecdysis_lab.hooks import Allow, Call, Done, Refuse, Rewrite, View, verdicts
+from ecdysis_lab.models.sim import user as customer
 
-FOLDER = Path(harness.__file__).parent / "harnesses" / "retail"
+FOLDER = SHIPPED / "retail"
 CASES = violations_retail.cases()
 
 
@@ -35,7 +35,7 @@ def layer(name: str) -> Any:
 
 @cache
 def bench() -> Any:
-    return benchmarks.load("tau2/retail")
+    return load_benchmark("tau2/retail")
 
 
 class Desk:
@@ -118,14 +118,13 @@ def test_violations_cover_every_rule() -> None:
 
 
 def test_a_rule_can_be_switched_off() -> None:
-    from ecdysis_lab import hooks
 
     case = next(c for c in CASES if c.rule == "items_listed")
-    hooks._DISABLED.add(case.rule)
+    verdicts._DISABLED.add(case.rule)
     try:
         assert Desk(case.talk).check(case.bad) == Allow()
     finally:
-        hooks._DISABLED.discard(case.rule)
+        verdicts._DISABLED.discard(case.rule)
     assert Desk(case.talk).check(case.bad).rule == case.rule
 
 
@@ -258,13 +257,13 @@ def test_transfer_message_needs_the_call() -> None:
 
 
 def test_folder_is_clean_and_switches_name_every_rule() -> None:
-    loaded = harness.load("retail")
-    assert not harness.static_problems(loaded)
+    loaded = load_harness("retail")
+    assert not static_problems(loaded)
     actions, regulation = layer("actions").rules, layer("regulation").rules
     rules = {*actions.forms, *actions.lines, *regulation.notes, *regulation.replies}
     assert loaded.switches["rules"] == dict.fromkeys(rules, True)
     assert loaded.switches["layers"] == dict.fromkeys(("contract", "skills", "actions", "regulation"), True)
-    assert harness.load("empty").empty
+    assert load_harness("empty").empty
 
 
 def test_prompt_additions_stay_small() -> None:

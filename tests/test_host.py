@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from ecdysis_lab import harness as harnesses
+from ecdysis_lab.harness import SHIPPED, Harness, load_harness
+from ecdysis_lab.harness.host import HarnessFault, Host, HostError, HostLimits, sandbox_report
+from ecdysis_lab.harness.sandbox import client, ready, spares
 from ecdysis_lab.hooks import Allow, Call, Done, Refuse, Rewrite
-from ecdysis_lab.host import HarnessFault, Host, HostError, HostLimits, sandbox_report
-from ecdysis_lab.sandbox import client, ready, spares
 
 TOOLS: list[dict[str, Any]] = [
     {
@@ -51,7 +51,7 @@ def make(tmp_path: Path) -> Any:
         folder.mkdir()
         for name, source in files.items():
             (folder / ("harness.toml" if name == "toml" else f"{name}.py")).write_text(source)
-        opened.append(Host(harnesses.load(folder), "Be kind.", TOOLS, read, limits or HostLimits()))
+        opened.append(Host(load_harness(folder), "Be kind.", TOOLS, read, limits or HostLimits()))
         return opened[-1]
 
     yield build
@@ -330,7 +330,7 @@ def test_a_harness_that_does_not_load_is_a_fault_of_the_first_hook(
 
 def readme_examples() -> list[str]:
     """Python blocks of the page that harness authors read."""
-    page = (Path(harnesses.__file__).parent / "harnesses" / "README.md").read_text()
+    page = (SHIPPED / "README.md").read_text()
     return re.findall(r"```python\n(.*?)```", page, re.DOTALL)
 
 
@@ -470,7 +470,7 @@ def test_what_the_model_has_just_read_is_not_read_again(counted: Any) -> None:
 def test_a_user_without_tools_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "actions.py").write_text(check("return Refuse(view.read('get_order'), 'x')"))
     answers = iter("ab")
-    harness = harnesses.load(tmp_path)
+    harness = load_harness(tmp_path)
     with Host(harness, "", TOOLS, lambda tool, arguments: next(answers), user_acts=False) as host:
         for _ in range(2):
             host.add_message("user", "Yes.")
@@ -495,12 +495,12 @@ def test_a_hook_cannot_change_the_record_by_its_arguments(make: Make) -> None:
 
 def test_tools_that_are_no_plain_data_reach_the_hooks(tmp_path: Path) -> None:
     (tmp_path / "actions.py").write_text(check("return Refuse(view.tools[0]['path'], 'x')"))
-    with Host(harnesses.load(tmp_path), "", [{**TOOLS[0], "path": Path("/a")}]) as host:
+    with Host(load_harness(tmp_path), "", [{**TOOLS[0], "path": Path("/a")}]) as host:
         assert host.check(Call("c", {"path": Path("/b")}), 5) == Refuse("/a", "x")
 
 
 RULES = """
-from ecdysis_lab.authoring import Rules
+from ecdysis_lab.hooks import Rules
 
 rules = Rules()
 rules.form("strip", "order_id", case="unseen")(lambda text: text.strip("# "))
@@ -758,7 +758,7 @@ def test_workers_run_side_by_side_from_threads(make: Make) -> None:
             assert verdicts == [Refuse(f"{i}-{k}", "x") for k in range(20)]
 
 
-def _trial(harness: harnesses.Harness) -> tuple[str, int]:
+def _trial(harness: Harness) -> tuple[str, int]:
     with Host(harness, "", TOOLS) as host:
         verdict = host.check(CALL, 5)
         assert isinstance(verdict, Refuse)
@@ -817,11 +817,11 @@ def test_an_exchange_that_breaks_off_does_not_answer_the_next_one(make: Make) ->
 
 PARENT = """
 import sys, time
-from ecdysis_lab.harness import load
-from ecdysis_lab.host import Host
+from ecdysis_lab.harness import load_harness
+from ecdysis_lab.harness.host import Host
 from ecdysis_lab.hooks import Call
-from ecdysis_lab.sandbox import client, ready, spares
-host = Host(load(sys.argv[1]), "", [])
+from ecdysis_lab.harness.sandbox import client, ready, spares
+host = Host(load_harness(sys.argv[1]), "", [])
 host.check(Call("c", {}), 1)
 print(client.current().process.pid, host._worker.pid, flush=True)
 time.sleep(float(sys.argv[2]))

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from ecdysis_lab import harness as harnesses
+from ecdysis_lab.harness import Harness, load_harness
+from ecdysis_lab.harness.host import HarnessFault, Host, HostLimits
+from ecdysis_lab.harness.sandbox import client
 from ecdysis_lab.hooks import Call, Refuse
-from ecdysis_lab.host import HarnessFault, Host, HostLimits
-from ecdysis_lab.sandbox import client
 
 LIMITS = HostLimits(wall_seconds=4.0, cpu_seconds=0.4, memory_bytes=128 * 2**20, output_bytes=2**16, reads=50)
 LINES = {
@@ -72,7 +72,7 @@ HOOK_LOOPS = {
     "on_reply": {"regulation": f"def on_reply(text, view):\n    {LOOP}"},
 }
 LEAK = "return Refuse('LEAK', 'x')"
-WORKER = "import sys\nworker = sys.modules['ecdysis_lab.sandbox.worker']\n"
+WORKER = "import sys\nworker = sys.modules['ecdysis_lab.harness.sandbox.worker']\n"
 SEND = (
     "import os\ndef send(text, length=None):\n"
     "    data = text.encode()\n"
@@ -196,13 +196,13 @@ ATTACKS = [
     Attack("import by a loader", check("import sys\nsys.modules['importlib'].import_module('subprocess')\n" + LEAK), "error denied"),
     Attack("patch builtins", check("import builtins\nbuiltins.isinstance = lambda *a: True\nbuiltins.len = lambda *a: 0"), "exit protocol error"),
     Attack("patch the hooks module", check("import ecdysis_lab.hooks as h\nh.Allow = h.Refuse = h.Call = None\nh.View = 3"), "harmless error contract", inner="harmless"),
-    Attack("globals of authoring", check("from ecdysis_lab.authoring import said\nsaid.__globals__['__builtins__']['open']('{tasks}')\n" + LEAK), "denied"),
-    Attack("modules by authoring", check("from ecdysis_lab import authoring\nauthoring.talk.json.codecs.open('{tasks}')\n" + LEAK), "denied"),
-    Attack("import behind authoring", check("import ecdysis_lab.authoring.talk as t\nt.json.codecs.open('{tasks}')\n" + LEAK), "denied"),
-    Attack("patch authoring", check("from ecdysis_lab import authoring\nauthoring.said = authoring.YES = None\nauthoring.Rules.check = None"), "harmless", inner="harmless"),
+    Attack("globals of authoring", check("from ecdysis_lab.hooks import said\nsaid.__globals__['__builtins__']['open']('{tasks}')\n" + LEAK), "denied"),
+    Attack("modules by authoring", check("from ecdysis_lab import hooks\nhooks.talk.json.codecs.open('{tasks}')\n" + LEAK), "denied"),
+    Attack("import behind authoring", check("import ecdysis_lab.hooks.talk as t\nt.json.codecs.open('{tasks}')\n" + LEAK), "denied"),
+    Attack("patch authoring", check("from ecdysis_lab import hooks\nhooks.said = hooks.YES = None\nhooks.Rules.check = None"), "harmless", inner="harmless"),
     Attack("patch json", check("import json\njson.dumps = lambda *a, **k: '{{'"), "harmless protocol contract error exit", inner="harmless"),
     Attack("switch limits off", check(WORKER + "worker._Worker._encode = lambda s, m: b'x' * 10 ** 7"), "output"),
-    Attack("unlock rules", check("from ecdysis_lab import hooks\nhooks._DISABLED.clear()"), "harmless"),
+    Attack("unlock rules", check("from ecdysis_lab import hooks\nhooks.verdicts._DISABLED.clear()"), "harmless"),
     Attack("audit hook", check("import sys\nsys.addaudithook(lambda *a: 1 / 0)"), "harmless error exit"),
     Attack("trace function", check("import sys\nsys.settrace(lambda *a: 1 / 0)"), "harmless error exit"),
     Attack("live objects", check("import gc\nreturn Refuse(repr([o for o in gc.get_objects() if type(o) is dict])[:20000], 'x')"), "harmless error"),
@@ -284,12 +284,12 @@ def fill(source: str, places: dict[str, str]) -> str:
     return source.replace("{{", "{").replace("}}", "}")
 
 
-def build(folder: Path, files: dict[str, str], places: dict[str, str]) -> harnesses.Harness:
+def build(folder: Path, files: dict[str, str], places: dict[str, str]) -> Harness:
     """A harness folder."""
     folder.mkdir(exist_ok=True)
     for name, source in files.items():
         (folder / f"{name}.py").write_text(fill(source, places))
-    return harnesses.load(folder)
+    return load_harness(folder)
 
 
 def play(host: Host) -> tuple[str, str]:
@@ -381,12 +381,12 @@ def test_what_a_harness_computes_repeats(places: dict[str, str], tmp_path: Path)
 def test_a_real_trial_is_scored_and_holds_the_fault(
     name: str, places: dict[str, str], tmp_path: Path
 ) -> None:
-    from ecdysis_lab import benchmarks
-    from ecdysis_lab.rollout import Setup, run_trial
+    from ecdysis_lab.benchmarks import load_benchmark
+    from ecdysis_lab.harness.rollout import Setup, run_trial
 
     attack = next(attack for attack in ATTACKS if attack.name == name)
     harness = build(tmp_path, attack.files, places)
-    task = benchmarks.load("tau2/airline").tasks("train", 1, 0)[0]
+    task = load_benchmark("tau2/airline").tasks("train", 1, 0)[0]
     left = run_trial(Setup("tau2/airline", "sim/large"), task, harness.path, 0)
     assert left.status == "scored" and left.score is not None
     assert left.faults and left.faults[0].rule in attack.full.split()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ecdysis_lab.failures import find_failures, outline
-from ecdysis_lab.importers import Damaged, load
+from ecdysis_lab.failures.cards import find_failures, outline
+from ecdysis_lab.failures.importing import Damaged, import_traces
 from ecdysis_lab.records import LabError, Trajectory, to_json
 from ecdysis_lab.store import Store
 
@@ -118,7 +118,7 @@ def all_text(trajectories: tuple[Trajectory, ...]) -> str:
 
 @needs_real
 def test_the_recorded_gpt4o_trials_import_whole() -> None:
-    found = load(REAL)
+    found = import_traces(REAL)
     assert (len(found.trajectories), found.damaged, found.infra, found.format) == (100, (), 0, "tau-bench")
     assert (
         found.counts() == "100 trajectories imported (tau-bench), 0 infrastructure errors, 0 damaged records"
@@ -138,7 +138,7 @@ def test_the_recorded_gpt4o_trials_import_whole() -> None:
 @needs_real
 def test_no_gold_of_the_real_tasks_survives_unless_it_was_said() -> None:
     raw = json.loads(REAL.read_text(encoding="utf-8"))
-    found = load(REAL)
+    found = import_traces(REAL)
     for record, trajectory in zip(raw, found.trajectories, strict=True):
         said = json.dumps(record["traj"], ensure_ascii=False)
         task = record["info"]["task"]
@@ -170,23 +170,23 @@ def test_canary_gold_never_passes_the_door(shape: str, tmp_path: Path) -> None:
         path = tmp_path / "runs.jsonl"
         path.write_text(json.dumps(record) + "\n", encoding="utf-8")
     assert CANARY in "".join(f.read_text() for f in tmp_path.rglob("*.json*"))
-    found = load(path)
+    found = import_traces(path)
     assert len(found.trajectories) == 1 and found.damaged == ()
     assert CANARY not in all_text(found.trajectories)
 
 
 def test_canary_gold_never_reaches_a_store(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
-    for trajectory in load(write(tmp_path / "runs.json", [v1()])).trajectories:
+    for trajectory in import_traces(write(tmp_path / "runs.json", [v1()])).trajectories:
         store.put(trajectory)
-    again = load(tmp_path / "store")
+    again = import_traces(tmp_path / "store")
     assert again.format == "store" and len(again.trajectories) == 1
     assert again.trajectories[0].trial.task_id == "3"
     assert CANARY not in all_text(again.trajectories)
 
 
 def test_v1_fields_become_ours(tmp_path: Path) -> None:
-    (trajectory,) = load(write(tmp_path / "a.json", [v1()])).trajectories
+    (trajectory,) = import_traces(write(tmp_path / "a.json", [v1()])).trajectories
     assert trajectory.trial.task_id == "3" and trajectory.trial.seed == 1
     assert trajectory.termination == "user_stop" and trajectory.checks == {"db": False}
     assert trajectory.messages[2].calls[0].arguments == {"id": "W1"}
@@ -205,13 +205,13 @@ def test_v1_fields_become_ours(tmp_path: Path) -> None:
 )
 def test_v1_checks(info: dict[str, Any], reward: float, checks: dict[str, bool], tmp_path: Path) -> None:
     record = v1(reward=reward, info={"reward_info": {"reward": reward, "info": info}})
-    (trajectory,) = load(write(tmp_path / "a.json", [record])).trajectories
+    (trajectory,) = import_traces(write(tmp_path / "a.json", [record])).trajectories
     assert trajectory.checks == checks
 
 
 def test_v1_infrastructure_error_is_told_from_a_failure(tmp_path: Path) -> None:
     broken = v1(info={"error": "litellm.RateLimitError: 429", "traceback": "..."}, traj=[], trial=2)
-    found = load(write(tmp_path / "a.json", [v1(), broken]))
+    found = import_traces(write(tmp_path / "a.json", [v1(), broken]))
     assert found.infra == 1 and [t.status for t in found.trajectories] == ["scored", "infra_error"]
     assert found.trajectories[1].score is None and "429" in found.trajectories[1].error
     assert len(find_failures(found.trajectories)) == 1
@@ -221,14 +221,14 @@ def test_tau2_both_shapes_read_alike(tmp_path: Path) -> None:
     one = write(tmp_path / "one" / "results.json", results([simulation()]))
     write(tmp_path / "two" / "results.json", results([]))
     write(tmp_path / "two" / "simulations" / "s1.json", simulation())
-    (a,) = load(one).trajectories
+    (a,) = import_traces(one).trajectories
     assert a.trial.benchmark == "tau2/retail" and a.trial.model == "gpt-x" and a.trial.user_model == "user-y"
     assert a.trial.seed == 300 and a.seconds == 4.5 and a.termination == "user_stop"
     assert a.checks == {"db": False, "communicate": True}
     assert a.messages[1].calls[0].name == "cancel_order"
     assert a.messages[2].error and a.messages[2].name == "cancel_order"
-    assert load(tmp_path / "two").trajectories == (a,)
-    assert load(tmp_path / "two" / "results.json").trajectories == (a,)
+    assert import_traces(tmp_path / "two").trajectories == (a,)
+    assert import_traces(tmp_path / "two" / "results.json").trajectories == (a,)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,9 @@ def test_tau2_both_shapes_read_alike(tmp_path: Path) -> None:
     ],
 )
 def test_tau2_terminations(change: dict[str, Any], status: str, score: float | None, tmp_path: Path) -> None:
-    (trajectory,) = load(write(tmp_path / "results.json", results([simulation(**change)]))).trajectories
+    (trajectory,) = import_traces(
+        write(tmp_path / "results.json", results([simulation(**change)]))
+    ).trajectories
     assert (trajectory.status, trajectory.score) == (status, score)
 
 
@@ -255,7 +257,7 @@ def test_tau2_grouped_tool_messages_are_flattened(tmp_path: Path) -> None:
         {"role": "assistant", "content": None, "tool_calls": calls},
         {"role": "tool", "tool_messages": answers},
     ]
-    (trajectory,) = load(
+    (trajectory,) = import_traces(
         write(tmp_path / "results.json", results([simulation(messages=messages)]))
     ).trajectories
     assert [m.name for m in trajectory.messages[1:]] == ["tool_0", "tool_1"]
@@ -281,7 +283,7 @@ def test_jsonl_needs_only_messages_and_score(tmp_path: Path) -> None:
     ]
     path = tmp_path / "runs.jsonl"
     path.write_text("\n".join(json.dumps(x, ensure_ascii=False) for x in lines) + "\n\n", encoding="utf-8")
-    found = load(path)
+    found = import_traces(path)
     assert found.damaged == () and found.infra == 1 and len(found.trajectories) == 4
     a, b, c, _ = found.trajectories
     assert a.trial.task_id == b.trial.task_id and a.trial.task_id.startswith(
@@ -311,7 +313,7 @@ def test_damage_is_told_by_file_record_and_field_and_the_rest_imports(tmp_path: 
         v1(trial=2),
     ]
     path = write(tmp_path / "runs.json", records)
-    found = load(path)
+    found = import_traces(path)
     assert len(found.trajectories) == 2
     assert [(d.record, d.field) for d in found.damaged] == [
         (1, "reward"),
@@ -331,7 +333,7 @@ def test_a_list_that_breaks_off_gives_its_complete_records(tmp_path: Path) -> No
     path = tmp_path / "runs.json"
     text = json.dumps([v1(trial=i) for i in range(3)])
     path.write_text(text[:-200], encoding="utf-8")
-    found = load(path)
+    found = import_traces(path)
     assert len(found.trajectories) == 2
     assert [(d.record, d.field) for d in found.damaged] == [(2, "json")]
     assert "not valid JSON" in found.damaged[0].what
@@ -341,7 +343,7 @@ def test_a_broken_line_does_not_stop_jsonl(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     good = json.dumps({"messages": CHAT, "score": 0})
     path.write_text(f'{good}\n{{"messages": [\n{good}\n', encoding="utf-8")
-    found = load(path)
+    found = import_traces(path)
     assert len(found.trajectories) == 2 and [(d.record, d.field) for d in found.damaged] == [(1, "json")]
 
 
@@ -350,7 +352,7 @@ def test_a_models_malformed_arguments_are_kept_not_damage(tmp_path: Path) -> Non
     messages[2]["tool_calls"][0]["function"]["arguments"] = '{"id": '
     path = tmp_path / "runs.jsonl"
     path.write_text(json.dumps({"messages": messages, "score": 0}), encoding="utf-8")
-    (trajectory,) = load(path).trajectories
+    (trajectory,) = import_traces(path).trajectories
     assert trajectory.messages[2].calls[0].arguments == {"_raw": '{"id": '}
 
 
@@ -368,32 +370,32 @@ def test_errors_are_read_from_text_where_no_flag_says_it(content: str, failed: b
     messages = [CHAT[1], CHAT[2], {**CHAT[3], "content": content}]
     path = tmp_path / "runs.jsonl"
     path.write_text(json.dumps({"messages": messages, "score": 0}), encoding="utf-8")
-    assert load(path).trajectories[0].messages[2].error is failed
+    assert import_traces(path).trajectories[0].messages[2].error is failed
 
 
 def test_a_folder_of_files_imports_all_and_says_what_it_does_not_know(tmp_path: Path) -> None:
     write(tmp_path / "a.json", [v1()])
     write(tmp_path / "b.json", results([simulation()]))
     write(tmp_path / "settings.json", {"colour": "red"})
-    found = load(tmp_path)
+    found = import_traces(tmp_path)
     assert found.format == "tau-bench+tau2" and len(found.trajectories) == 2
     assert [(Path(d.file).name, d.field) for d in found.damaged] == [("settings.json", "format")]
 
 
 def test_users_mistakes_are_explained(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="no such file or folder"):
-        load(tmp_path / "absent.json")
+        import_traces(tmp_path / "absent.json")
     with pytest.raises(LabError, match="unknown format 'csv'; choose one of tau-bench, tau2, jsonl, store"):
-        load(tmp_path, "csv")
+        import_traces(tmp_path, "csv")
     with pytest.raises(LabError, match=r"no \.json or \.jsonl file"):
-        load(tmp_path)
+        import_traces(tmp_path)
     with pytest.raises(LabError, match="no known format found; choose one with --format"):
-        load(write(tmp_path / "x.json", {"colour": "red"}))
+        import_traces(write(tmp_path / "x.json", {"colour": "red"}))
 
 
 def test_a_forced_format_is_taken_at_its_word(tmp_path: Path) -> None:
     path = write(tmp_path / "runs.json", [v1()])
-    assert load(path, "tau-bench").trajectories == load(path).trajectories
-    wrong = load(path, "jsonl")
+    assert import_traces(path, "tau-bench").trajectories == import_traces(path).trajectories
+    wrong = import_traces(path, "jsonl")
     assert wrong.trajectories == ()
     assert [(d.record, d.field, d.what) for d in wrong.damaged] == [(0, "messages", "missing or empty")]

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from ecdysis_lab import cli, failures, intake
+from ecdysis_lab.cli import parser
+from ecdysis_lab.failures import cards, collection
 from ecdysis_lab.records import LabError
+from ecdysis_lab.show.widgets import open_source
 from ecdysis_lab.store import Store
-from ecdysis_lab.widgets import open_source
 
 CANARY = "CANARY-51c0"
 
@@ -79,7 +80,7 @@ def tau2(path: Path, folder: bool = False) -> Path:
 
 
 def command(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    code = cli.main(["import", *map(str, arguments)])
+    code = parser.main(["import", *map(str, arguments)])
     said = capsys.readouterr()
     return code, said.out, said.err
 
@@ -96,7 +97,7 @@ def test_each_format_is_counted_and_opens_again(
     else:
         path = jsonl(tmp_path / "traces.jsonl", chat(0), chat(1, 1.0), chat(2, 0.5 + 0.5))
     if name == "store":
-        intake.take_in(path, tmp_path / "traces")
+        collection.take_in(path, tmp_path / "traces")
         path = tmp_path / "traces"
     code, out, _ = command(capsys, path, "--data", tmp_path / "data", "--json")
     found = json.loads(out)
@@ -106,7 +107,7 @@ def test_each_format_is_counted_and_opens_again(
     # The import opens by its folder and by its name, in the picker's reader and in one line for a notebook.
     source = open_source("traces", tmp_path / "data")
     assert [f.task_id for f in source.failures] == ["0"] and source.name == "traces"
-    assert [f.key for f in failures.load(found["folder"])] == [f.key for f in source.failures]
+    assert [f.key for f in cards.load(found["folder"])] == [f.key for f in source.failures]
     assert f"{wanted['infra_errors']} infrastructure errors" in source.counts
     # The newest import or run is what an empty source means.
     assert [f.key for f in open_source("", tmp_path / "data").failures] == [f.key for f in source.failures]
@@ -115,7 +116,7 @@ def test_each_format_is_counted_and_opens_again(
 def test_no_gold_reaches_the_store_or_the_record(tmp_path: Path) -> None:
     for path in (tau_bench(tmp_path / "v1.json"), tau2(tmp_path / "v2.json")):
         assert CANARY in path.read_text()
-        intake.take_in(path, tmp_path / "data")
+        collection.take_in(path, tmp_path / "data")
     rows = []
     with sqlite3.connect(tmp_path / "data" / "trials.sqlite") as connection:
         for table in ("trials", "infra_errors", "truth"):
@@ -138,23 +139,23 @@ def test_damage_is_told_by_file_record_and_field(tmp_path: Path, capsys: pytest.
     assert f"{path}, record 3, messages: missing or empty" in out
     assert len(open_source("mixed", tmp_path / "data").damaged) == 3
     with pytest.warns(UserWarning, match=r"3 damaged records; the first damaged one is .*record 1, json"):
-        assert len(failures.load(path)) == 1
+        assert len(cards.load(path)) == 1
 
 
 def test_a_second_import_adds_nothing_and_a_second_file_loses_nothing(tmp_path: Path) -> None:
     data = tmp_path / "data"
     (tmp_path / "b").mkdir()
     first = jsonl(tmp_path / "a.jsonl", chat(0), chat(0), chat(1, None, error="time-out"))
-    again = [intake.take_in(first, data) for _ in range(2)]
+    again = [collection.take_in(first, data) for _ in range(2)]
     assert [(i.new, i.trajectories, i.infra_errors) for i in again] == [(3, 3, 1), (0, 3, 1)]
     assert len(Store(data).keys()) == 2 and len(Store(data).infra_errors()) == 1
     # Another conversation about task 0, which no file can tell from the first by its identity.
     other = jsonl(tmp_path / "b" / "a.jsonl", {**chat(0), "messages": talk("quite another")})
-    found = intake.take_in(other, data)
+    found = collection.take_in(other, data)
     assert found.new == 1 and len(Store(data).keys()) == 3
     assert found.name.startswith("a-") and found.folder != again[0].folder
-    assert [f.trajectory.messages[0].content for f in failures.load(found.folder)] == ["quite another"]
-    assert len(failures.load("a", data=data)) == 2
+    assert [f.trajectory.messages[0].content for f in cards.load(found.folder)] == ["quite another"]
+    assert len(cards.load("a", data=data)) == 2
 
 
 def test_a_benchmark_may_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,7 +201,7 @@ def test_mistakes(
 
 
 def test_an_import_without_its_store_is_told(tmp_path: Path) -> None:
-    found = intake.take_in(jsonl(tmp_path / "a.jsonl", chat(0)), tmp_path / "data")
+    found = collection.take_in(jsonl(tmp_path / "a.jsonl", chat(0)), tmp_path / "data")
     (tmp_path / "data" / "trials.sqlite").unlink()
     with pytest.raises(LabError, match="1 of 1 trials of a are not in the store"):
         open_source(str(found.folder), tmp_path / "data")

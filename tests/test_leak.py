@@ -12,9 +12,9 @@ pytest.importorskip("tau2")
 
 from simlab import bench, trials
 
-from ecdysis_lab import harness
-from ecdysis_lab.leak import facts, leaks
+from ecdysis_lab.harness import diff_harness, load_harness
 from ecdysis_lab.records import Message, Trajectory, Trial
+from ecdysis_lab.train.leak import facts, leaks
 
 DOMAINS = ("airline", "retail")
 N = 20
@@ -216,7 +216,7 @@ def test_the_policy_itself_passes(domain: str) -> None:
 
 def test_the_human_harness_passes() -> None:
     """A thousand honest lines, examples in docstrings included."""
-    whole = harness.diff(harness.load("empty"), harness.load("airline"))
+    whole = diff_harness(load_harness("empty"), load_harness("airline"))
     assert len(whole.splitlines()) > 300
     assert leaks(whole, known("airline")) == []
 

@@ -30,9 +30,24 @@ from openai_server import (
     truncated,
 )  # fmt: skip
 
-from ecdysis_lab import answers, errors, llm
 from ecdysis_lab.hooks import Call
-from ecdysis_lab.llm import Budget, BudgetExceeded, ContentError, ModelParams, PermanentError, TransientError
+from ecdysis_lab.models import (
+    LLMError,
+    answers,
+    calls,
+    check_model,
+    complete,
+    errors,
+    to_openai,
+)
+from ecdysis_lab.models.calls import (
+    Budget,
+    BudgetExceeded,
+    ContentError,
+    ModelParams,
+    PermanentError,
+    TransientError,
+)
 from ecdysis_lab.records import Completion, LabError, Message, Usage
 
 CANARY = "canary-5f0c2a9d41"  # in no provider's form: only its variable gives it away
@@ -48,7 +63,7 @@ TOOLS = [
 def warm() -> None:
     """The first call imports most of LiteLLM; keep that out of the time-outs below."""
     with OpenAIServer([text("hi")]) as server:
-        llm.complete("agent", "openai/x", HELLO, params=ModelParams(api_base=server.url))
+        complete("agent", "openai/x", HELLO, params=ModelParams(api_base=server.url))
 
 
 @pytest.fixture(autouse=True)
@@ -70,14 +85,12 @@ def ask(
 ) -> Completion:
     """One call of the task agent."""
     params = ModelParams(api_base=server.url, timeout_seconds=timeout)
-    return llm.complete("agent", model, HELLO, TOOLS, **{"params": params, "sleep": Waits(), **options})
+    return complete("agent", model, HELLO, TOOLS, **{"params": params, "sleep": Waits(), **options})
 
 
-def failing(
-    *replies: Reply, default: Reply | None = None, **options: Any
-) -> tuple[llm.LLMError, list[Request]]:
+def failing(*replies: Reply, default: Reply | None = None, **options: Any) -> tuple[LLMError, list[Request]]:
     """The error of a call that has to fail, and what the server saw."""
-    with OpenAIServer(replies, default) as server, pytest.raises(llm.LLMError) as caught:
+    with OpenAIServer(replies, default) as server, pytest.raises(LLMError) as caught:
         ask(server, **options)
     return caught.value, server.requests
 
@@ -85,7 +98,7 @@ def failing(
 def test_the_request_carries_key_model_tools_and_sampling_and_nothing_else() -> None:
     with OpenAIServer([call("get_order", id="#W1")]) as server:
         params = ModelParams(temperature=0.3, api_base=server.url, max_tokens=50, extra={"top_p": 0.9})
-        got = llm.complete(
+        got = complete(
             "agent", "openai/tiny", HELLO, TOOLS, params=params, seed=7, metadata={"gold": "SECRET"}
         )
     assert got.calls == (Call("get_order", {"id": "#W1"}, "call_0"),)
@@ -201,7 +214,7 @@ def test_nobody_listening_is_transient() -> None:
         mute.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{mute.getsockname()[1]}/v1"
         with pytest.raises(TransientError):
-            llm.complete("agent", "openai/tiny", HELLO, params=ModelParams(api_base=url), sleep=waits)
+            complete("agent", "openai/tiny", HELLO, params=ModelParams(api_base=url), sleep=waits)
     assert len(waits) == 3
 
 
@@ -370,7 +383,7 @@ def test_a_broken_call_in_a_tag_is_malformed() -> None:
 
 def test_without_tools_a_call_stays_text() -> None:
     with OpenAIServer([text(GET)]) as server:
-        got = llm.complete("critic", "openai/tiny", HELLO, params=ModelParams(api_base=server.url))
+        got = complete("critic", "openai/tiny", HELLO, params=ModelParams(api_base=server.url))
     assert got.text == GET and "tools" not in server.requests[0].body
 
 
@@ -414,7 +427,7 @@ def test_a_local_server_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_an_unknown_model_is_one_sentence_before_any_wait(model: str, words: str) -> None:
     started = time.monotonic()
-    for act in (lambda: llm.check_model(model), lambda: llm.complete("agent", model, HELLO)):
+    for act in (lambda: check_model(model), lambda: complete("agent", model, HELLO)):
         with pytest.raises(LabError, match=words) as caught:
             act()
         assert "\n" not in str(caught.value)
@@ -422,18 +435,18 @@ def test_an_unknown_model_is_one_sentence_before_any_wait(model: str, words: str
 
 
 def test_a_missing_key_is_named_before_any_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    llm.check_model("openai/gpt-4o-mini")
+    check_model("openai/gpt-4o-mini")
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_BASE"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(
         LabError, match=r"^openai/gpt-4o-mini needs OPENAI_API_KEY; set it in the environment$"
     ):
-        llm.check_model("openai/gpt-4o-mini")
+        check_model("openai/gpt-4o-mini")
     with pytest.raises(LabError, match="ANTHROPIC_API_KEY"):
-        llm.check_model("anthropic/claude-sonnet-4")
-    llm.check_model("openai/tiny", ModelParams(api_base="http://localhost:1/v1"))
-    llm.check_model("hosted_vllm/tiny")
-    llm.check_model("ollama/llama3")
+        check_model("anthropic/claude-sonnet-4")
+    check_model("openai/tiny", ModelParams(api_base="http://localhost:1/v1"))
+    check_model("hosted_vllm/tiny")
+    check_model("ollama/llama3")
 
 
 def test_parameters_hold_no_key() -> None:
@@ -554,7 +567,7 @@ def test_conversations_are_written_as_openai_messages() -> None:
         Message("tool", "{}", call_id="c1", name="get_order"),
         Message("assistant", "Done."),
     ]
-    assert llm.to_openai(conversation) == [
+    assert to_openai(conversation) == [
         {"role": "system", "content": "Be kind."},
         {"role": "user", "content": "Hi"},
         {"role": "assistant", "content": None, "tool_calls": [
@@ -562,8 +575,6 @@ def test_conversations_are_written_as_openai_messages() -> None:
         {"role": "tool", "content": "{}", "tool_call_id": "c1", "name": "get_order"},
         {"role": "assistant", "content": "Done."},
     ]  # fmt: skip
-    said = Completion("Done.", (), (), "stop", Usage())
-    assert llm.assistant_dict(said) == {"role": "assistant", "content": "Done."}
 
 
 @pytest.fixture
@@ -590,17 +601,17 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]
         monkeypatch.setattr(litellm, "custom_provider_map", [{"provider": "sim", "custom_handler": Sim()}])
         litellm.utils.custom_llm_setup()
 
-    stand_in = types.ModuleType("ecdysis_lab.sim")
+    stand_in = types.ModuleType("ecdysis_lab.models.sim")
     stand_in.register = register  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "ecdysis_lab.sim", stand_in)
-    llm._provider.cache_clear()
+    monkeypatch.setitem(sys.modules, "ecdysis_lab.models.sim", stand_in)
+    calls._provider.cache_clear()
     yield seen
-    llm._provider.cache_clear()
+    calls._provider.cache_clear()
 
 
 def test_sim_gets_role_seed_and_metadata_and_costs_nothing(simulated: list[dict[str, Any]]) -> None:
     gold = {"gold": ["a"]}
-    got = llm.complete("agent", "sim/small", HELLO, TOOLS, seed=3, metadata=gold)
+    got = complete("agent", "sim/small", HELLO, TOOLS, seed=3, metadata=gold)
     assert (simulated[0]["role"], simulated[0]["gold"], simulated[0]["seed"]) == ("agent", ["a"], 3)
     assert gold == {"gold": ["a"]}  # LiteLLM writes into what it is given
     assert (got.text, got.usage.cost_usd, got.usage.prompt_tokens) == ("hi", 0.0, 5)
@@ -608,13 +619,13 @@ def test_sim_gets_role_seed_and_metadata_and_costs_nothing(simulated: list[dict[
 
 def test_a_bug_in_sim_is_loud_and_not_retried(simulated: list[dict[str, Any]]) -> None:
     with pytest.raises(Exception, match="no such slip") as caught:
-        llm.complete("agent", "sim/small", [{"role": "user", "content": "bug"}])
-    assert not isinstance(caught.value, llm.LLMError) and len(simulated) == 1
+        complete("agent", "sim/small", [{"role": "user", "content": "bug"}])
+    assert not isinstance(caught.value, LLMError) and len(simulated) == 1
 
 
 def test_misuse_of_sim_stops_at_once(simulated: list[dict[str, Any]]) -> None:
     with pytest.raises(PermanentError, match="asked without a task"):
-        llm.complete("agent", "sim/small", [{"role": "user", "content": "misuse"}])
+        complete("agent", "sim/small", [{"role": "user", "content": "misuse"}])
     assert len(simulated) == 1
 
 
@@ -625,7 +636,7 @@ def test_no_callback_sees_what_sim_is_told(
 
     heard: list[str] = []
     monkeypatch.setattr(litellm, "success_callback", [lambda kwargs, *_: heard.append(kwargs["model"])])
-    llm.complete("agent", "sim/small", HELLO, metadata={"gold": ["a"]})
+    complete("agent", "sim/small", HELLO, metadata={"gold": ["a"]})
     with OpenAIServer([text("Done.")]) as server:
         ask(server)
         deadline = time.monotonic() + 5

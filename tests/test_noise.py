@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from test_evaluate import grid, trajectory
 
-from ecdysis_lab.evaluate import noise_floor
-from ecdysis_lab.gates import improvement_gate
-from ecdysis_lab.noise import from_counts, gain_distribution
+from ecdysis_lab.evaluate.noise import from_counts, gain_distribution
+from ecdysis_lab.evaluate.scores import noise_floor
 from ecdysis_lab.records import LabError
+from ecdysis_lab.train.gates import improvement_gate
 
 
 @pytest.mark.parametrize("c, m, repeats", [(3, 2, 2), (0, 2, 2), (4, 2, 2), (2, 2, 3), (5, 3, 2), (1, 1, 2)])

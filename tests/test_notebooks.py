@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ecdysis_lab import notebooks
+from ecdysis_lab.cli import notebooks
 
 ROOT = Path(__file__).resolve().parents[1]
 

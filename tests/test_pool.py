@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ecdysis_lab import pool, results
-from ecdysis_lab.metrics import cluster_interval
+from ecdysis_lab.evaluate import comparisons, results
+from ecdysis_lab.evaluate.metrics import cluster_interval
 from ecdysis_lab.records import LabError
 from ecdysis_lab.store import RunFolder
 
@@ -51,7 +51,7 @@ SECOND = run(1, {"direct": {"a": [0, 1, 0], "c": [1, 1, 1]}, "ecdysis": {"a": [1
 
 
 def test_accuracy_is_the_mean_over_seeds_with_one_cluster_a_task():
-    (found,) = pool.pooled([SECOND, FIRST])
+    (found,) = comparisons.pooled([SECOND, FIRST])
     cell = found["arms"]["direct"]["m"]
     assert cell["accuracy"] == pytest.approx(6 / 12) and cell["seed_accuracies"] == [2 / 6, 4 / 6]
     assert (cell["n_tasks"], cell["n_trials"], cell["n_seeds"], cell["infra_errors"]) == (3, 12, 2, 2)
@@ -66,13 +66,13 @@ def test_accuracy_is_the_mean_over_seeds_with_one_cluster_a_task():
 
 
 def test_differences_pair_run_task_and_trial_seed():
-    frame = pool.differences([FIRST, SECOND])
+    frame = comparisons.differences([FIRST, SECOND])
     (row,) = frame.to_dict("records")
     assert (row["arm"], row["against"], row["model"]) == ("ecdysis", "direct", "m")
     assert row["difference"] == pytest.approx((3 + 0 + 1 - 1) / 12)
     assert (row["gained"], row["lost"], row["n_tasks"], row["n_pairs"]) == (1, 1, 3, 12)
     assert row["sign_test_p"] == 1.0 and row["ci_low"] < 0.25 < row["ci_high"]
-    (found,) = pool.pooled([FIRST, SECOND])
+    (found,) = comparisons.pooled([FIRST, SECOND])
     assert found["arms"]["ecdysis"]["m"]["difference_ci95"] == [row["ci_low"], row["ci_high"]]
     assert found["arms"]["ecdysis"]["m"]["paired_trials"] == 12
     assert results.differences_table(frame)["points"].tolist() == ["+25.0"]
@@ -80,23 +80,23 @@ def test_differences_pair_run_task_and_trial_seed():
 
 def test_a_trial_without_its_pair_is_dropped_and_counted():
     half = run(0, {"direct": {"a": [0, 0, 0]}, "ecdysis": {"a": [1, 1], "b": [1]}})
-    found = pool.difference([half], "direct", "ecdysis", "m")
+    found = comparisons.difference([half], "direct", "ecdysis", "m")
     assert (found["n_pairs"], found["dropped"], found["difference"]) == (2, 2, 1.0)
-    assert pool.difference([half], "direct", "human", "m") == {}
+    assert comparisons.difference([half], "direct", "human", "m") == {}
 
 
 def test_runs_that_do_not_belong_together_are_refused_or_kept_apart():
     with pytest.raises(LabError, match=r"seed 0 occurs 2 times for tau2/airline .*differ in their seed only"):
-        pool.pooled([FIRST, {**FIRST, "run_id": "other"}])
+        comparisons.pooled([FIRST, {**FIRST, "run_id": "other"}])
     with pytest.raises(LabError, match="run r0 occurs 2 times"):
-        pool.pooled([FIRST, FIRST])
+        comparisons.pooled([FIRST, FIRST])
     with pytest.raises(LabError, match="no run"):
-        pool.pooled([])
+        comparisons.pooled([])
     old = run(2, {"direct": {"a": [1]}})
     del old["arms"]["direct"]["m"]["outcomes"]
     with pytest.raises(LabError, match="run r2 keeps no outcomes"):
-        pool.pooled([old])
-    apart = pool.pooled([FIRST, {**SECOND, "benchmark": "tau2/retail"}])
+        comparisons.pooled([old])
+    apart = comparisons.pooled([FIRST, {**SECOND, "benchmark": "tau2/retail"}])
     assert [g["benchmark"] for g in apart] == ["tau2/airline", "tau2/retail"]
     assert [g["run_id"] for g in apart] == ["r0", "r1"]
 
@@ -108,7 +108,7 @@ def test_clusters_of_tasks_cover_the_truth_over_seeds():
         rate = rng.beta(0.5, 0.5, 20)
         seeds = [run(s, {"direct": {str(t): list((rng.random(3) < p).astype(int)) for t, p in enumerate(rate)}})
                  for s in range(3)]  # fmt: skip
-        low, high = pool.pooled(seeds, n_boot=200)[0]["arms"]["direct"]["m"]["accuracy_ci95"]
+        low, high = comparisons.pooled(seeds, n_boot=200)[0]["arms"]["direct"]["m"]["accuracy_ci95"]
         hits += low <= 0.5 <= high
     assert 0.93 <= hits / runs <= 0.98
 

@@ -17,26 +17,27 @@ pytest.importorskip("tau2")
 from simlab import bench, trials
 from widget_data import ATTACK, write_jsonl
 
-from ecdysis_lab import evolve, harness
-from ecdysis_lab.accommodation import Decision
-from ecdysis_lab.accommodation_run import decisions_of, isolated, load_round, rounds_of
-from ecdysis_lab.agreement import DEFECT, QUIRK, UNSURE, Label, read_labels
-from ecdysis_lab.context import build_context
-from ecdysis_lab.editors.rules import RulesEditor
-from ecdysis_lab.embed import embedder
-from ecdysis_lab.failures import find_failures
-from ecdysis_lab.importers import load
-from ecdysis_lab.patterns import find_patterns
+from ecdysis_lab.evaluate import evolution
+from ecdysis_lab.evaluate.accommodation import Decision
+from ecdysis_lab.evaluate.accommodation_facts import decisions_of, isolated, load_round, rounds_of
+from ecdysis_lab.evaluate.agreement import DEFECT, QUIRK, UNSURE, Label, read_labels
+from ecdysis_lab.failures.cards import find_failures
+from ecdysis_lab.failures.embedding import embedder
+from ecdysis_lab.failures.importing import import_traces
+from ecdysis_lab.failures.patterns import find_patterns
+from ecdysis_lab.failures.subset import all_failures
+from ecdysis_lab.harness import copy_harness, load_harness
 from ecdysis_lab.records import Change, Failure, LabError, Patterns, Review, Spec, Usage
-from ecdysis_lab.review import Reviewer
-from ecdysis_lab.rounds import RoundRecord
+from ecdysis_lab.review.context import build_context
+from ecdysis_lab.review.debate import Reviewer
+from ecdysis_lab.review.editors.rules import RulesEditor
+from ecdysis_lab.show.widgets.annotator import EditAnnotator
+from ecdysis_lab.show.widgets.debate import show_review
+from ecdysis_lab.show.widgets.diff import diff_html
+from ecdysis_lab.show.widgets.gates_view import gates_table, round_diff, verdict_line
+from ecdysis_lab.show.widgets.labels import EditLabels
 from ecdysis_lab.store import RunFolder, Store
-from ecdysis_lab.subset import all_failures
-from ecdysis_lab.widgets.annotator import EditAnnotator
-from ecdysis_lab.widgets.debate import show_review
-from ecdysis_lab.widgets.diff import diff_html
-from ecdysis_lab.widgets.gates_view import gates_table, round_diff, verdict_line
-from ecdysis_lab.widgets.labels import EditLabels
+from ecdysis_lab.train.rounds import RoundRecord
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -78,7 +79,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, Store, Re
         mine, writes=frozenset(t["name"] for t in bench("retail").tools if t["kind"] == "write")
     )
     patterns = find_patterns(failures, embedder("tfidf"), stability=False)
-    start = harness.load("empty")
+    start = load_harness("empty")
     context = build_context(
         failures, patterns, all_failures(failures), [t for t in mine if t.success], start,
         contract="", policy=bench("retail").policy, tools=bench("retail").tools,
@@ -86,7 +87,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, Store, Re
     review = Reviewer("sim/reviewer").review(context)
     assert review.spec is not None and review.spec.changes
     write_round(run, failures, patterns, review)
-    harness.copy(start, run.path(f"harness/{start.hash}"))
+    copy_harness(start, run.path(f"harness/{start.hash}"))
     made = RulesEditor().edit(start.path, review.spec, run.path("rounds/ecdysis-1/candidate-0"))
     run.write_json(
         "rounds/ecdysis-1/record.json", record(parent=start.hash, candidate=made.hash, harness=made.hash)
@@ -159,7 +160,7 @@ def test_without_the_trials_references_are_plain_text(real: Any, tmp_path: Path)
 def hostile(tmp_path: Path) -> RunFolder:
     """A round in which every text that a stranger wrote holds markup."""
     store, run = Store(tmp_path), RunFolder.open(tmp_path, "run", {})
-    trajectories = load(write_jsonl(tmp_path / "t.jsonl")).trajectories
+    trajectories = import_traces(write_jsonl(tmp_path / "t.jsonl")).trajectories
     for trajectory in trajectories:
         store.put(trajectory)
     failures = find_failures(trajectories)
@@ -407,16 +408,16 @@ def test_the_annotator_of_a_run_shows_evidence_and_edit(real: Any) -> None:
 def test_what_cannot_be_shown_is_told_before_anything_runs(tmp_path: Path) -> None:
     for method, told in (("human", "'human' is not trained"), ("magic", "'magic' is unknown")):
         with pytest.raises(LabError, match=f"method: {told}; choose one of .*ecdysis"):
-            evolve.prepare({}, method, tmp_path)
+            evolution.prepare({}, method, tmp_path)
     with pytest.raises(LabError, match="is no run folder"):
-        evolve.prepare({}, "ecdysis", tmp_path, show=str(tmp_path))
+        evolution.prepare({}, "ecdysis", tmp_path, show=str(tmp_path))
     with pytest.raises(LabError, match="domain: unknown 'sea'"):
-        evolve.prepare({"domain": "sea"}, "ecdysis", tmp_path)
+        evolution.prepare({"domain": "sea"}, "ecdysis", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_is_read_as_it_is(real: Any) -> None:
-    arm = evolve.prepare({}, "ecdysis", "", show=str(real[0].folder))
+    arm = evolution.prepare({}, "ecdysis", "", show=str(real[0].folder))
     arm.train()
     assert (arm.simulated, arm.choose(), arm.has_patterns(1), arm.has_review(1)) == (True, 1, True, True)
     assert arm.rounds_table()["score"].tolist() == ["3 → 5"]
@@ -431,7 +432,15 @@ def test_a_run_is_read_as_it_is(real: Any) -> None:
 def test_the_notebook_runs_by_plain_papermill(tmp_path: Path) -> None:
     """From the project's folder, as a stranger would call it."""
     out = tmp_path / "out.ipynb"
-    command = [sys.executable, "-m", "papermill", "notebooks/evolve.ipynb", str(out), "--log-level", "ERROR"]
+    command = [
+        sys.executable,
+        "-m",
+        "papermill",
+        "notebooks/evolution.ipynb",
+        str(out),
+        "--log-level",
+        "ERROR",
+    ]
     wanted = {
         "domain": "retail",
         "method": "ecdysis",

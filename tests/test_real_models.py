@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 from openai_server import OpenAIServer, Reply, Request, call, raw_call, reset, status, text
 
-from ecdysis_lab import benchmarks, cli, harness, llm
+from ecdysis_lab.benchmarks import load_benchmark
+from ecdysis_lab.cli import parser
+from ecdysis_lab.harness import SHIPPED, load_harness
+from ecdysis_lab.harness.rollout import Setup, rollout, run_trial
 from ecdysis_lab.hooks import Call
+from ecdysis_lab.models import ModelParams, PermanentError, complete
 from ecdysis_lab.records import Task, Trajectory
-from ecdysis_lab.rollout import Setup, rollout, run_trial
 from ecdysis_lab.store import Store
 
-EMPTY = harness.SHIPPED / "empty"
+EMPTY = SHIPPED / "empty"
 BYE = text("Is there anything else I can help you with?")
 READ = Call("get_user_details", {"user_id": "mia_li_3668"})
 KEY = "sk-test-0123456789abcdef"
@@ -25,7 +28,7 @@ Serve = Callable[..., OpenAIServer]
 
 
 def airline(n: int = 1) -> list[Task]:
-    return benchmarks.load("tau2/airline").tasks("test", n, 0)
+    return load_benchmark("tau2/airline").tasks("test", n, 0)
 
 
 def read() -> Reply:
@@ -56,7 +59,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def setup(server: OpenAIServer, **options: Any) -> Setup:
-    return Setup("tau2/airline", "openai/scripted", params=llm.ModelParams(api_base=server.url), **options)
+    return Setup("tau2/airline", "openai/scripted", params=ModelParams(api_base=server.url), **options)
 
 
 def trial(server: OpenAIServer, seed: int = 7, **options: Any) -> Trajectory:
@@ -87,7 +90,7 @@ def test_requests_are_those_of_the_openai_protocol(serve: Serve) -> None:
             "temperature",
             "seed",
         }  # no metadata above all
-    bench = benchmarks.load("tau2/airline")
+    bench = load_benchmark("tau2/airline")
     assert [t["function"]["name"] for t in first.body["tools"]] == [t["name"] for t in bench.tools]
     assert all(t["type"] == "function" for t in first.body["tools"])
     assert set(first.body["tools"][0]["function"]) == {"name", "description", "parameters"}
@@ -109,7 +112,7 @@ def test_requests_are_those_of_the_openai_protocol(serve: Serve) -> None:
 
 def test_neither_task_nor_key_is_in_what_is_sent_or_kept(serve: Serve, tmp_path: Path) -> None:
     server = serve(one_read_then_bye)
-    (left,) = rollout(setup(server), airline(), harness.load(EMPTY), [0], Store(tmp_path))
+    (left,) = rollout(setup(server), airline(), load_harness(EMPTY), [0], Store(tmp_path))
     sent = json.dumps([r.body for r in server.requests])
     assert "task_id" not in sent and "metadata" not in sent and KEY not in sent
     assert KEY not in str(left)
@@ -126,7 +129,7 @@ def test_usage_is_counted_as_the_server_says(serve: Serve) -> None:
 
 def test_calls_are_executed_and_scored_officially(serve: Serve) -> None:
     """The whole gold plan through the server is worth 1.0."""
-    bench = benchmarks.load("tau2/airline")
+    bench = load_benchmark("tau2/airline")
     task = next(t for t in bench.tasks("all") if len(bench.oracle(t.id)["actions"]) > 2 and not
                 bench.oracle(t.id)["communicate"])  # fmt: skip
     plan = [call(a["name"], **a["arguments"]) for a in bench.oracle(task.id)["actions"]]
@@ -154,22 +157,22 @@ def test_errors_that_stay_are_no_failure(
 ) -> None:
     """Retried within the call and as a trial; then unscored, logged, and tried again by the next run."""
     monkeypatch.setattr(
-        llm.complete, "__kwdefaults__", {**llm.complete.__kwdefaults__, "sleep": lambda seconds: None}
+        complete, "__kwdefaults__", {**complete.__kwdefaults__, "sleep": lambda seconds: None}
     )
     server, store = serve([read()], default=status(503, "overloaded")), Store(tmp_path)
-    (left,) = rollout(setup(server), airline(), harness.load(EMPTY), [0], store)
+    (left,) = rollout(setup(server), airline(), load_harness(EMPTY), [0], store)
     assert (left.status, left.score, left.success) == ("infra_error", None, False)
     assert "overloaded" in left.error
     assert len(server.requests) == 1 + 3 * 4  # one answer, then four attempts for each of three trials
     assert store.keys() == set() and len(store.infra_errors()) == 3
-    (left,) = rollout(setup(serve(one_read_then_bye)), airline(), harness.load(EMPTY), [0], store)
+    (left,) = rollout(setup(serve(one_read_then_bye)), airline(), load_harness(EMPTY), [0], store)
     assert left.status == "scored"
 
 
 def test_401_stops_the_run_and_names_the_key(serve: Serve, tmp_path: Path) -> None:
     server = serve(default=status(401, f"Incorrect API key provided: {KEY}"))
-    with pytest.raises(llm.PermanentError, match="set OPENAI_API_KEY") as caught:
-        rollout(setup(server), airline(3), harness.load(EMPTY), [0], Store(tmp_path))
+    with pytest.raises(PermanentError, match="set OPENAI_API_KEY") as caught:
+        rollout(setup(server), airline(3), load_harness(EMPTY), [0], Store(tmp_path))
     assert len(server.requests) == 1 and KEY not in str(caught.value)
     assert Store(tmp_path).keys() == set() and Store(tmp_path).infra_errors() == []
 
@@ -247,7 +250,7 @@ def test_a_small_model_as_the_user_is_watched(serve: Serve) -> None:
     agent, user = serve(one_read_then_bye), serve(default=text("###STOP###"))
     both = Setup(
         "tau2/airline", "openai/scripted", "openai/scripted",
-        params=llm.ModelParams(api_base=agent.url), user_params=llm.ModelParams(api_base=user.url),
+        params=ModelParams(api_base=agent.url), user_params=ModelParams(api_base=user.url),
     )  # fmt: skip
     left = run_trial(both, airline()[0], EMPTY, 0)
     assert (left.status, left.score) == ("user_fault", None)
@@ -259,7 +262,7 @@ def test_a_small_model_as_the_user_is_watched(serve: Serve) -> None:
     assert left.usage["user"].prompt_tokens == 100
     mute = serve(default=text(""))
     left = run_trial(
-        Setup(both.benchmark, both.model, both.user_model, both.params, llm.ModelParams(api_base=mute.url)),
+        Setup(both.benchmark, both.model, both.user_model, both.params, ModelParams(api_base=mute.url)),
         airline()[0], EMPTY, 0,
     )  # fmt: skip
     assert (left.status, left.score) == ("user_fault", None) and "no usable message" in left.error
@@ -286,7 +289,7 @@ def test_the_command_runs_two_tasks(serve: Serve, tmp_path: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if k != "OPENAI_API_KEY"}
     left = subprocess.run(
         [sys.executable, "-m", "ecdysis_lab.cli", *arguments(server, tmp_path)],
-        cwd=Path(cli.__file__).parents[1], env=environment, capture_output=True, text=True, timeout=300,
+        cwd=Path(parser.__file__).parents[1], env=environment, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert left.returncode == 0, left.stderr
     assert "\nSIMULATED\n" in left.stdout and "\nmodel: openai/scripted\n" in left.stdout
@@ -298,7 +301,7 @@ def test_the_command_runs_two_tasks(serve: Serve, tmp_path: Path) -> None:
 def test_the_command_prints_json_and_continues(serve: Serve, tmp_path: Path, capsys: Any) -> None:
     server = serve(one_read_then_bye)
     for _ in range(2):
-        assert cli.main(arguments(server, tmp_path, "--json")) == 0
+        assert parser.main(arguments(server, tmp_path, "--json")) == 0
         summary = json.loads(capsys.readouterr().out)
         assert (summary["model"], summary["benchmark"], summary["simulated"]) == (
             "openai/scripted",
@@ -313,7 +316,7 @@ def test_the_command_fails_with_one_sentence(
     serve: Serve, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = serve(default=status(401, "bad key"))
-    assert cli.main(arguments(refused, tmp_path)) == 2
+    assert parser.main(arguments(refused, tmp_path)) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "set OPENAI_API_KEY" in said
     monkeypatch.delenv("OPENAI_API_KEY")
@@ -325,6 +328,6 @@ def test_the_command_fails_with_one_sentence(
         (["--tasks", "0"], "0 were asked for"),
         (["--harness", "nosuch"], "'nosuch' is neither a folder nor one of"),
     ]:
-        assert cli.main(["run", "--data", str(tmp_path), *wrong]) == 2, wrong
+        assert parser.main(["run", "--data", str(tmp_path), *wrong]) == 2, wrong
         said = capsys.readouterr().err
         assert said.count("\n") == 1 and words in said

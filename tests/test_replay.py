@@ -13,12 +13,13 @@ pytest.importorskip("tau2")
 from openai_server import OpenAIServer, Reply, raw_call, text
 from simlab import bench, folder, passing, seat, trials
 
-from ecdysis_lab import harness, llm
-from ecdysis_lab.harness import Harness
-from ecdysis_lab.hooks import REFUSED
+from ecdysis_lab.harness import load_harness, switch_harness
+from ecdysis_lab.harness.replay import Replay, replay
+from ecdysis_lab.harness.rollout import Setup, run_trial
+from ecdysis_lab.harness.source import Harness
+from ecdysis_lab.hooks.verdicts import REFUSED
+from ecdysis_lab.models import ModelParams
 from ecdysis_lab.records import Trajectory
-from ecdysis_lab.replay import Replay, replay
-from ecdysis_lab.rollout import Setup, run_trial
 
 HOOKS = "from ecdysis_lab.hooks import Allow, Refuse, Rewrite\n\n\n"
 REFUSE_READS = HOOKS + (
@@ -63,9 +64,9 @@ def quiet(trajectory: Trajectory, loaded: Harness) -> None:
 @pytest.mark.parametrize("start", ["empty", "airline", "airline without advice"])
 def test_under_its_own_harness_nothing_changes(start: str, tmp_path: Path) -> None:
     """Without contract and skills the slips come out, and the rules have more to do."""
-    loaded = harness.load(start.split()[0])
+    loaded = load_harness(start.split()[0])
     if "without" in start:
-        loaded = harness.switch(loaded, tmp_path / "h", layers={"contract": False, "skills": False})
+        loaded = switch_harness(loaded, tmp_path / "h", layers={"contract": False, "skills": False})
     acts: Counter[str] = Counter()
     calls = errors = 0
     for trajectory in trials("airline", "sim/small", str(loaded.path), 20):
@@ -108,7 +109,7 @@ def test_calls_rewritten_and_rejected_under_their_own_harness(tmp_path: Path) ->
 def scripted(replies: list[Reply], loaded: Harness) -> list[Trajectory]:
     """Trials of a scripted model over HTTP, with the simulated user."""
     with OpenAIServer(replies, default=text("Can I do anything else for you?")) as server:
-        params = llm.ModelParams(api_base=server.url)
+        params = ModelParams(api_base=server.url)
         setup = Setup("tau2/airline", "openai/x", params=params, max_steps=12)
         return [run_trial(setup, task, loaded.path, 0) for task in bench().tasks("train", 1, 0)]
 
@@ -133,7 +134,7 @@ def test_two_calls_in_one_message_and_malformed_ones(tmp_path: Path, key: None) 
     assert sum(t.startswith("[system]") for t in texts) == 1
     assert sum(m.role == "tool" for m in trajectory.messages) == 1
     quiet(trajectory, loaded)
-    found = through(trajectory, harness.load("empty"))
+    found = through(trajectory, load_harness("empty"))
     assert found.differences == ()
     assert not found.unchanged
 
@@ -178,7 +179,7 @@ def test_a_dropped_rewrite_is_an_alteration(tmp_path: Path) -> None:
     fixed = [t for t in human if any(i.action == "rewrite" for i in t.interventions)]
     assert fixed
     for trajectory in fixed:
-        found = through(trajectory, harness.load("empty"))
+        found = through(trajectory, load_harness("empty"))
         rewrites = [i for i in trajectory.interventions if i.action == "rewrite"]
         assert len(found.differences) == len(rewrites)
         assert {d.what for d in found.differences} == {"altered"}

@@ -14,8 +14,9 @@ import figure_data as data
 import pandas as pd
 import pytest
 
-from ecdysis_lab import cli, notebooks, report
+from ecdysis_lab.cli import notebooks, parser
 from ecdysis_lab.records import LabError
+from ecdysis_lab.show import report
 from ecdysis_lab.store import RunFolder
 
 
@@ -152,7 +153,7 @@ def test_a_single_real_run_is_not_called_simulated_nor_pooled(tmp_path):
 
 def test_wrong_runs_are_refused(lab, tmp_path, capsys):
     root = lab[0]
-    assert cli.main(["report", "airline-s9", "--data", str(root), "--out", str(tmp_path / "x.html")]) == 2
+    assert parser.main(["report", "airline-s9", "--data", str(root), "--out", str(tmp_path / "x.html")]) == 2
     assert "runs: 'airline-s9' is no run and no grid" in capsys.readouterr().err
     RunFolder.open(tmp_path, "begun", {}).write_status("interrupted")
     with pytest.raises(LabError, match=r"begun has no summary.json yet \(state: interrupted\)"):

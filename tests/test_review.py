@@ -14,13 +14,14 @@ import test_spec
 from openai_server import OpenAIServer, Request, status, text
 from test_spec import CONTEXT, GOOD, NOTHING, RECURRING, SAME
 
-from ecdysis_lab import harness, llm
-from ecdysis_lab.context import Context, acts_of, build_context, excerpt, short, tokens
-from ecdysis_lab.failures import to_failure
+from ecdysis_lab.failures.cards import to_failure
+from ecdysis_lab.harness import load_harness
 from ecdysis_lab.hooks import Call
+from ecdysis_lab.models import ModelParams, PermanentError, calls
 from ecdysis_lab.records import Failure, LabError, Message, Pattern, Patterns, Pick, Subset, Trajectory, Trial
-from ecdysis_lab.review import REPAIR, TURN_CHARS, Reviewer, prompt, prompts_hash
-from ecdysis_lab.spec import parse_spec
+from ecdysis_lab.review.context import Context, acts_of, build_context, excerpt, short, tokens
+from ecdysis_lab.review.debate import REPAIR, TURN_CHARS, Reviewer, prompt, prompts_hash
+from ecdysis_lab.review.spec import parse_spec
 
 ROOT = Path(__file__).resolve().parents[1]
 BAD, WHY = "no JSON here", "no complete JSON object with `changes` in the answer"
@@ -47,7 +48,7 @@ class Bench:
 
     def review(self, context: Context = CONTEXT) -> Any:
         with OpenAIServer([text(a) for a in self.answers], status(401, "no more answers")) as server:
-            params = llm.ModelParams(api_base=server.url)
+            params = ModelParams(api_base=server.url)
             reviewer = Reviewer("openai/x", params, self.rounds, load=lambda: self.state, save=self.save)
             try:
                 return reviewer.review(context)
@@ -132,13 +133,13 @@ def test_a_refusal_by_the_provider_is_an_answer_too() -> None:
         400, "The response was filtered by the content management policy", error_code="content_filter"
     )
     with OpenAIServer([text("x"), blocked, text(GOOD)]) as server:
-        review = Reviewer("openai/x", llm.ModelParams(api_base=server.url), 0).review(CONTEXT)
+        review = Reviewer("openai/x", ModelParams(api_base=server.url), 0).review(CONTEXT)
     assert review.outcome == "spec"
     assert review.turns[1][1].startswith("(no answer: openai/x: the provider refused the content")
 
 
 def test_a_refused_key_stops_it() -> None:
-    with pytest.raises(llm.PermanentError, match="OPENAI_API_KEY"):
+    with pytest.raises(PermanentError, match="OPENAI_API_KEY"):
         Bench([], rounds=0).review()
 
 
@@ -161,7 +162,7 @@ def test_a_debate_goes_on_where_it_stopped(done: int) -> None:
     whole = Bench(script)
     wanted = whole.review()
     stopped = Bench(script[:done])
-    with pytest.raises(llm.PermanentError):
+    with pytest.raises(PermanentError):
         stopped.review()
     stopped.answers = script[done:]
     found = stopped.review()
@@ -190,7 +191,7 @@ def test_every_turn_is_kept_as_it_ends() -> None:
 
 def test_a_changed_context_is_refused() -> None:
     bench = Bench(["a"], rounds=1)
-    with pytest.raises(llm.PermanentError):
+    with pytest.raises(PermanentError):
         bench.review()
     with pytest.raises(LabError, match="another context"):
         bench.review(replace(CONTEXT, text="other evidence"))
@@ -198,16 +199,16 @@ def test_a_changed_context_is_refused() -> None:
 
 def test_changed_prompts_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(["a"], rounds=1)
-    with pytest.raises(llm.PermanentError):
+    with pytest.raises(PermanentError):
         bench.review()
-    monkeypatch.setattr("ecdysis_lab.review.prompt", lambda name: prompt(name) + " Be bold.")
+    monkeypatch.setattr("ecdysis_lab.review.debate.prompt", lambda name: prompt(name) + " Be bold.")
     with pytest.raises(LabError, match="another context"):
         bench.review()
 
 
 def test_a_checkpoint_of_another_length_is_refused() -> None:
     bench = Bench([*"abcd"], rounds=2)
-    with pytest.raises(llm.PermanentError):
+    with pytest.raises(PermanentError):
         bench.review()
     bench.rounds = 1
     with pytest.raises(LabError, match="another length"):
@@ -217,15 +218,15 @@ def test_a_checkpoint_of_another_length_is_refused() -> None:
 def test_the_prompts_have_an_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     before = prompts_hash()
     assert re.fullmatch(r"[0-9a-f]{64}", before)
-    monkeypatch.setattr("ecdysis_lab.review.prompt", lambda name: prompt(name) + "!")
+    monkeypatch.setattr("ecdysis_lab.review.debate.prompt", lambda name: prompt(name) + "!")
     assert prompts_hash() != before
 
 
-@pytest.mark.parametrize("name", sorted(p.stem for p in (ROOT / "ecdysis_lab/prompts").glob("*.md")))
+@pytest.mark.parametrize("name", sorted(p.stem for p in (ROOT / "ecdysis_lab/review/prompts").glob("*.md")))
 def test_every_prompt_file_is_part_of_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The editors' prompts too; a debate goes on when only those have changed."""
     before, debate = prompts_hash(), prompts_hash(editors=False)
-    monkeypatch.setattr("ecdysis_lab.review.prompt", lambda n: prompt(n) + ("!" if n == name else ""))
+    monkeypatch.setattr("ecdysis_lab.review.debate.prompt", lambda n: prompt(n) + ("!" if n == name else ""))
     assert prompts_hash() != before
     assert (prompts_hash(editors=False) == debate) == name.startswith("editor")
 
@@ -304,7 +305,7 @@ def context_of(
         "tools": TOOLS,
         "passing": (),
     } | other
-    start = known.pop("harness", None) or harness.load("empty")
+    start = known.pop("harness", None) or load_harness("empty")
     return build_context(
         failures, patterns, picked(failures), known.pop("passing"), start, max_tokens=max_tokens, **known
     )
@@ -326,11 +327,11 @@ def sections(text: str) -> list[str]:
 def test_three_hundred_failures_fit_a_small_model_and_the_cut_is_said(many: Any) -> None:
     failures, patterns = many
     context = context_of(
-        failures, patterns, 32_000, harness=harness.load("airline"), passing=[trajectory(1, "p", score=1.0)]
+        failures, patterns, 32_000, harness=load_harness("airline"), passing=[trajectory(1, "p", score=1.0)]
     )
     assert len(failures) == 300
     assert tokens(context.text) <= 32_000
-    llm._litellm()
+    calls._litellm()
     from litellm import token_counter
 
     assert token_counter(model="gpt-4o", text=context.text) <= 32_000
@@ -388,7 +389,7 @@ def test_acts_and_policy_make_room_for_evidence(many: Any) -> None:
 
 def test_what_cannot_fit_leaves_no_evidence_and_says_so(many: Any) -> None:
     failures, patterns = many
-    context = context_of(failures, patterns, 500, harness=harness.load("airline"))
+    context = context_of(failures, patterns, 500, harness=load_harness("airline"))
     assert context.references == {}
     assert context.left_out[0] == "300 of 300 excerpts, for lack of room"
 
@@ -417,7 +418,7 @@ def test_a_long_trial_is_cut_around_what_went_wrong() -> None:
 
 def test_earlier_rejections_and_the_harness_are_shown() -> None:
     failures = [failure(1, "a"), failure(2, "b")]
-    start = harness.load("airline")
+    start = load_harness("airline")
     text_ = context_of(
         failures, grouped(failures, {0: (0, 2)}), harness=start, rejected=["widen it → legal: no"]
     ).text

@@ -11,18 +11,20 @@ from typing import Any
 
 import pytest
 
-from ecdysis_lab import benchmarks, harness, llm, rollout
-from ecdysis_lab.harness import Harness
+from ecdysis_lab.benchmarks import load_benchmark
+from ecdysis_lab.harness import load_harness, rollout
+from ecdysis_lab.harness.rollout import INFRA_RETRIES, Setup
+from ecdysis_lab.harness.source import Harness
+from ecdysis_lab.models import Budget, ModelParams, PermanentError
 from ecdysis_lab.records import Task, Trajectory
-from ecdysis_lab.rollout import INFRA_RETRIES, Setup
 from ecdysis_lab.store import Store
 
-EMPTY = harness.load("empty")
+EMPTY = load_harness("empty")
 SETUP = Setup("tau2/retail", "sim/small")
 
 
 def retail(n: int = 3) -> list[Task]:
-    return benchmarks.load("tau2/retail").tasks("train", n, 5)
+    return load_benchmark("tau2/retail").tasks("train", n, 5)
 
 
 def without_times(trajectory: Trajectory) -> Trajectory:
@@ -48,7 +50,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
             what = outcome(task.id, seed, ran.count((task.id, seed)))
             if isinstance(what, Exception):
                 raise what
-            trial = setup.trial(task, harness.load(path).hash, seed)
+            trial = setup.trial(task, load_harness(path).hash, seed)
             scored = not isinstance(what, str)
             return Trajectory(
                 trial, "scored" if scored else what, what if scored else None, "user_stop", {}, ()
@@ -86,7 +88,7 @@ def test_no_finished_trial_is_run_again(fake: Fake, tmp_path: Path) -> None:
 
     assert [ask([0]), ask([0]), ask([0, 1]), ask([1], tasks[:1])] == [3, 0, 3, 0]
     assert ask([0], setup=replace(SETUP, model="sim/large")) == 3
-    assert ask([0], setup=replace(SETUP, params=llm.ModelParams(temperature=0.5))) == 3
+    assert ask([0], setup=replace(SETUP, params=ModelParams(temperature=0.5))) == 3
     assert ask([0], setup=replace(SETUP, max_steps=20)) == 3
     assert len(new) == len(ran) == 15 and set(new.values()) == {1}
 
@@ -150,9 +152,9 @@ def test_progress_counts_reused_and_finished_trials(fake: Fake, tmp_path: Path) 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_what_stops_a_run_keeps_what_is_finished(fake: Fake, tmp_path: Path, workers: int) -> None:
     tasks = retail()
-    fake(lambda task, *_: llm.PermanentError("set OPENAI_API_KEY") if task == tasks[2].id else 1.0)
-    budget = llm.Budget()
-    with pytest.raises(llm.PermanentError, match="set OPENAI_API_KEY"):
+    fake(lambda task, *_: PermanentError("set OPENAI_API_KEY") if task == tasks[2].id else 1.0)
+    budget = Budget()
+    with pytest.raises(PermanentError, match="set OPENAI_API_KEY"):
         rollout.rollout(SETUP, tasks, EMPTY, [0], Store(tmp_path), workers=workers, budget=budget)
     assert {t.trial.task_id for t in Store(tmp_path).trajectories()} <= {t.id for t in tasks[:2]}
     assert workers == 2 or len(Store(tmp_path).keys()) == 2
@@ -161,15 +163,15 @@ def test_what_stops_a_run_keeps_what_is_finished(fake: Fake, tmp_path: Path, wor
 def test_the_identity_of_a_trial_holds_all_that_decides_it() -> None:
     task, other = retail(2)
     base = SETUP.trial(task, EMPTY.hash, 0)
-    local = replace(SETUP, params=llm.ModelParams(api_base="http://127.0.0.1:1/v1"))
+    local = replace(SETUP, params=ModelParams(api_base="http://127.0.0.1:1/v1"))
     others = [
         SETUP.trial(other, EMPTY.hash, 0),
         SETUP.trial(task, "0" * 64, 0),
         SETUP.trial(task, EMPTY.hash, 1),
         replace(SETUP, model="sim/large").trial(task, EMPTY.hash, 0),
         replace(SETUP, user_model="openai/x").trial(task, EMPTY.hash, 0),
-        replace(SETUP, params=llm.ModelParams(temperature=0.7)).trial(task, EMPTY.hash, 0),
-        replace(SETUP, user_params=llm.ModelParams(temperature=0.7)).trial(task, EMPTY.hash, 0),
+        replace(SETUP, params=ModelParams(temperature=0.7)).trial(task, EMPTY.hash, 0),
+        replace(SETUP, user_params=ModelParams(temperature=0.7)).trial(task, EMPTY.hash, 0),
         replace(SETUP, max_errors=3).trial(task, EMPTY.hash, 0),
         local.trial(task, EMPTY.hash, 0),
     ]
@@ -189,7 +191,7 @@ def loud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     (folder / "regulation.py").write_text(
         "def observe(call, result, view):\n    return str(len(view.done))\n"
     )
-    yield harness.load(folder)
+    yield load_harness(folder)
 
 
 def test_one_and_two_workers_leave_the_same_trajectories(tmp_path: Path, loud: Harness) -> None:
@@ -198,7 +200,7 @@ def test_one_and_two_workers_leave_the_same_trajectories(tmp_path: Path, loud: H
     one = rollout.rollout(SETUP, tasks, loud, seeds, Store(tmp_path / "one"))
     two = rollout.rollout(SETUP, tasks, loud, seeds, Store(tmp_path / "two"), workers=2)
     threads = rollout.rollout(
-        SETUP, tasks, loud, seeds, Store(tmp_path / "threads"), workers=2, budget=llm.Budget()
+        SETUP, tasks, loud, seeds, Store(tmp_path / "threads"), workers=2, budget=Budget()
     )
     plain = [without_times(t) for t in one]
     assert plain == [without_times(t) for t in two] == [without_times(t) for t in threads]

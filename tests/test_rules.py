@@ -14,12 +14,14 @@ pytest.importorskip("tau2")
 
 from simlab import bench, call, folder, host, spec_of
 
-from ecdysis_lab import editors, gates, harness
-from ecdysis_lab.editors.rules import RulesEditor
-from ecdysis_lab.editors.templates import KINDS
+from ecdysis_lab.harness import Harness, diff_harness, load_harness
+from ecdysis_lab.harness.host import Host
 from ecdysis_lab.hooks import Allow, Call, Refuse, Rewrite
-from ecdysis_lab.host import Host
 from ecdysis_lab.records import Candidate, LabError, Spec
+from ecdysis_lab.review import editors
+from ecdysis_lab.review.editors.rules import RulesEditor
+from ecdysis_lab.review.editors.templates import KINDS
+from ecdysis_lab.train import gates
 
 DATES = {
     "kind": "canonical_argument",
@@ -59,13 +61,13 @@ READ = call("get_reservation_details", reservation_id="ZFA04Y")
 
 
 def edit(start: str | Path, spec: Spec, out: Path, feedback: str = "") -> Candidate:
-    return RulesEditor().edit(harness.load(start).path, spec, out, feedback)
+    return RulesEditor().edit(load_harness(start).path, spec, out, feedback)
 
 
-def made(tmp_path: Path, *guards: dict[str, Any], start: str = "empty") -> harness.Harness:
+def made(tmp_path: Path, *guards: dict[str, Any], start: str = "empty") -> Harness:
     candidate = edit(start, spec_of(*guards), tmp_path / "candidate")
     assert (candidate.outcome, candidate.notes) == ("edited", ())
-    return harness.load(candidate.path)
+    return load_harness(candidate.path)
 
 
 # -- what each guard does -----------------------------------------------------------------------------------------
@@ -179,7 +181,7 @@ def test_every_kind_is_tested() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_guard_passes_the_gates_and_does_what_it_says(kind: str, tmp_path: Path) -> None:
     loaded = made(tmp_path, GUARDS[kind])
-    assert list(loaded.files) == sorted({KINDS[kind][0], *harness.load("empty").files})
+    assert list(loaded.files) == sorted({KINDS[kind][0], *load_harness("empty").files})
     assert gates.static_gate(loaded) is None
     assert gates.probe_gate(loaded, bench(), "0") is None
     with host(loaded) as desk:
@@ -188,7 +190,7 @@ def test_a_guard_passes_the_gates_and_does_what_it_says(kind: str, tmp_path: Pat
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_guard_works_on_top_of_the_human_harness(kind: str, tmp_path: Path) -> None:
-    before = harness.load("airline")
+    before = load_harness("airline")
     loaded = made(tmp_path, GUARDS[kind], start="airline")
     file, hook = KINDS[kind][:2]
     assert loaded.files[file].count("# guard: ") == 1
@@ -202,7 +204,7 @@ def test_a_guard_works_on_top_of_the_human_harness(kind: str, tmp_path: Path) ->
 
 def test_the_human_rules_still_hold_below_a_guard(tmp_path: Path) -> None:
     loaded = made(tmp_path, GUARDS["known_tools"], start="airline")
-    for which in (harness.load("airline"), loaded):
+    for which in (load_harness("airline"), loaded):
         with host(which) as desk:
             found = desk.check(call("get_reservation_details", reservation_id="#zfa04y"), 50)
             assert found.arguments == {"reservation_id": "ZFA04Y"}
@@ -285,7 +287,7 @@ def test_guards_add_up_over_rounds(tmp_path: Path) -> None:
     first = edit("empty", spec_of(IDS), tmp_path / "one")
     second = edit(first.path, spec_of(DATES), tmp_path / "two")
     assert (second.parent, second.outcome) == (first.hash, "edited")
-    with host(harness.load(second.path)) as desk:
+    with host(load_harness(second.path)) as desk:
         wrong = call("update_reservation_flights", reservation_id="#zfa04y", flights=[{"date": "05/20/2024"}])
         assert desk.check(wrong, 50).arguments["reservation_id"] == "ZFA04Y"
         assert desk.check(wrong, 50).arguments["flights"] == [{"date": "2024-05-20"}]
@@ -330,7 +332,7 @@ BROKEN: dict[str, tuple[dict[str, Any] | None, str]] = {
 def test_what_no_template_takes_is_noted(name: str, tmp_path: Path) -> None:
     guard, why = BROKEN[name]
     candidate = edit("airline", spec_of(guard), tmp_path / "one")
-    assert (candidate.outcome, candidate.hash) == ("no_change", harness.load("airline").hash)
+    assert (candidate.outcome, candidate.hash) == ("no_change", load_harness("airline").hash)
     assert len(candidate.notes) == 1
     assert why in candidate.notes[0]
     assert candidate.notes[0].endswith("change 0")
@@ -368,7 +370,7 @@ def test_a_hook_bound_by_assignment_is_wrapped_too(tmp_path: Path) -> None:
     )
     folder(tmp_path / "start", actions=source)
     candidate = edit(tmp_path / "start", spec_of(IDS), tmp_path / "one")
-    with host(harness.load(candidate.path)) as desk:
+    with host(load_harness(candidate.path)) as desk:
         assert desk.check(CANCEL, 50) == Refuse("Never.", "Ask.", "never")
 
 
@@ -386,19 +388,19 @@ def test_feedback_leaves_out_the_rule_that_a_gate_named(tmp_path: Path) -> None:
 
 
 def test_the_candidate_tells_where_it_comes_from(tmp_path: Path) -> None:
-    parent = harness.load("airline")
+    parent = load_harness("airline")
     candidate = edit("airline", spec_of(IDS), tmp_path / "one")
     assert (candidate.parent, candidate.editor) == (parent.hash, "rules")
-    assert candidate.hash == harness.load(tmp_path / "one").hash != parent.hash
-    assert candidate.diff == harness.diff(parent, harness.load(tmp_path / "one"))
-    assert harness.load("airline").hash == parent.hash
+    assert candidate.hash == load_harness(tmp_path / "one").hash != parent.hash
+    assert candidate.diff == diff_harness(parent, load_harness(tmp_path / "one"))
+    assert load_harness("airline").hash == parent.hash
     again = edit("airline", spec_of(IDS), tmp_path / "two")
     assert replace(again, path=candidate.path) == candidate
 
 
 def test_editors_by_name() -> None:
     assert editors.load("rules").name == "rules"
-    assert editors.load("ecdysis_lab.editors.rules:RulesEditor").name == "rules"
-    for wrong in ("nosuch", "nosuch.module:Editor", "ecdysis_lab.editors.rules:Nobody", ":"):
+    assert editors.load("ecdysis_lab.review.editors.rules:RulesEditor").name == "rules"
+    for wrong in ("nosuch", "nosuch.module:Editor", "ecdysis_lab.review.editors.rules:Nobody", ":"):
         with pytest.raises(LabError, match=r"editor: .*rules"):
             editors.load(wrong)

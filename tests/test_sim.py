@@ -13,19 +13,21 @@ from typing import Any
 
 import pytest
 
-from ecdysis_lab import benchmarks, harness, llm
-from ecdysis_lab.context import build_context
-from ecdysis_lab.failures import find_failures
+from ecdysis_lab.benchmarks import load_benchmark
+from ecdysis_lab.failures.cards import find_failures
+from ecdysis_lab.harness import SHIPPED, load_harness
+from ecdysis_lab.harness.rollout import Setup, run_trial
 from ecdysis_lab.hooks import Call
+from ecdysis_lab.models import PermanentError, complete
+from ecdysis_lab.models.sim import PROFILES, provider, user
+from ecdysis_lab.models.sim.profiles import Profile
+from ecdysis_lab.models.sim.slips import BLUNDER, CATALOGUE, Slip, possible
 from ecdysis_lab.records import Patterns, Pick, Subset, Task, Trajectory, to_json
-from ecdysis_lab.rollout import Setup, run_trial
-from ecdysis_lab.sim import PROFILES, provider, user
-from ecdysis_lab.sim.profiles import Profile
-from ecdysis_lab.sim.slips import BLUNDER, CATALOGUE, Slip, possible
+from ecdysis_lab.review.context import build_context
 from ecdysis_lab.store import Store
 
 DOMAINS = ("airline", "retail")
-EMPTY = harness.SHIPPED / "empty"
+EMPTY = SHIPPED / "empty"
 HEAD = "from ecdysis_lab.hooks import Allow, Refuse, Rewrite\n"
 STUBBORN = Profile("small", slip=1.0, heed=1.0, recover=0.0, recover_error=0.0, blunder=0.0)
 EAGER = replace(STUBBORN, recover=1.0, recover_error=0.0)
@@ -68,7 +70,7 @@ each_slip = pytest.mark.parametrize(
 
 
 def tasks(domain: str) -> list[Task]:
-    return benchmarks.load(f"tau2/{domain}").tasks("all")
+    return load_benchmark(f"tau2/{domain}").tasks("all")
 
 
 def where_possible(domain: str, slip: Slip) -> list[Task]:
@@ -208,7 +210,7 @@ def test_matching_guidance_suppresses_a_slip(domain: str, slip: Slip) -> None:
 
 def test_the_policy_alone_suppresses_nothing() -> None:
     """Only what the harness adds counts: the benchmark's own prompt and tools are no guidance."""
-    bench = benchmarks.load("tau2/retail")
+    bench = load_benchmark("tau2/retail")
     tools = [
         {"type": "function", "function": {k: t[k] for k in ("name", "description", "parameters")}}
         for t in bench.tools
@@ -344,7 +346,7 @@ def test_a_legal_call_refused_makes_it_give_up(tmp_path: Path, domain: str) -> N
 
 def request(task: Task, said: Sequence[str] = (), seed: int = 0) -> dict[str, Any]:
     """A first request of the agent, or one after results."""
-    bench = benchmarks.load(task.benchmark)
+    bench = load_benchmark(task.benchmark)
     messages = [
         {"role": "system", "content": bench.system_prompt},
         {"role": "assistant", "content": bench.greeting},
@@ -387,11 +389,12 @@ def test_seeds_and_profiles_draw_on_their_own() -> None:
 DIGEST = """
 import hashlib
 from dataclasses import replace
-from ecdysis_lab import benchmarks, harness
+from ecdysis_lab.benchmarks import load_benchmark
+from ecdysis_lab.harness import SHIPPED, load_harness
 from ecdysis_lab.records import to_json
-from ecdysis_lab.rollout import Setup, run_trial
-left = [run_trial(Setup("tau2/retail", "sim/quirky"), t, harness.SHIPPED / "empty", 3)
-        for t in benchmarks.load("tau2/retail").tasks("test", 4, 2)]
+from ecdysis_lab.harness.rollout import Setup, run_trial
+left = [run_trial(Setup("tau2/retail", "sim/quirky"), t, SHIPPED / "empty", 3)
+        for t in load_benchmark("tau2/retail").tasks("test", 4, 2)]
 stable = [to_json(replace(t, seconds=0.0, usage={})) for t in left]
 print(hashlib.sha256("".join(stable).encode()).hexdigest())
 """
@@ -402,7 +405,7 @@ def test_another_process_with_another_hash_seed_gets_the_same_trajectories() -> 
     with contextlib.redirect_stdout(here):
         exec(DIGEST, {})
     environment = {"PYTHONHASHSEED": "1", "PATH": "", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-    root = Path(harness.__file__).parents[1]
+    root = SHIPPED.parents[2]
     there = subprocess.run(
         [sys.executable, "-c", DIGEST], cwd=root, check=True, capture_output=True, text=True, env=environment
     )
@@ -438,7 +441,7 @@ def test_truth_reaches_no_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_truth_reaches_no_card_no_review_and_no_plain_read_of_the_store(tmp_path: Path) -> None:
-    bench = benchmarks.load("tau2/retail")
+    bench = load_benchmark("tau2/retail")
     marked = [
         replace(t, truth={"slips": {"CANARY": "fatal"}, "fatal": "CANARY", "cause": "CANARY"})
         for t in slipped(3)
@@ -449,7 +452,7 @@ def test_truth_reaches_no_card_no_review_and_no_plain_read_of_the_store(tmp_path
         patterns = Patterns((), noise, {}, "signature", "none", 1.0, None)
         picks = Subset(tuple(Pick(f.key, 1.0, "") for f in failures), 3, 3)
         context = build_context(
-            failures, patterns, picks, marked, harness.load(EMPTY), contract="", policy="", tools=bench.tools
+            failures, patterns, picks, marked, load_harness(EMPTY), contract="", policy="", tools=bench.tools
         )
         assert len(failures) == 3 and "CANARY" not in context.text
         assert not any("CANARY" in f.card + str(f.path) + f.first_bad_what for f in failures)
@@ -476,7 +479,7 @@ def test_it_is_a_provider_of_litellm() -> None:
     """A plain ``litellm.completion`` gets a real response with usage and no cost."""
     import litellm
 
-    from ecdysis_lab.sim import register
+    from ecdysis_lab.models.sim import register
 
     register()
     register()
@@ -498,7 +501,7 @@ def test_it_is_a_provider_of_litellm() -> None:
 def test_through_llm_complete() -> None:
     task = tasks("retail")[0]
     asked = request(task)
-    answer = llm.complete("agent", "sim/flawless", asked["messages"], metadata=asked["metadata"], seed=0)
+    answer = complete("agent", "sim/flawless", asked["messages"], metadata=asked["metadata"], seed=0)
     assert [(c.name, c.arguments) for c in answer.calls] == [
         (c.name, c.arguments) for c in provider._scene(task.benchmark, task.id).plan[:1]
     ]
@@ -508,13 +511,13 @@ def test_through_llm_complete() -> None:
 def test_mistakes_name_the_choices() -> None:
     messages = [{"role": "user", "content": "Hi"}]
     with pytest.raises(
-        llm.PermanentError, match=r"unknown model 'sim/tiny'; choose one of sim/small, sim/medium"
+        PermanentError, match=r"unknown model 'sim/tiny'; choose one of sim/small, sim/medium"
     ):
-        llm.complete("agent", "sim/tiny", messages)
+        complete("agent", "sim/tiny", messages)
     with pytest.raises(
-        llm.PermanentError, match="sim/small plays benchmark tasks only; it was asked without one"
+        PermanentError, match="sim/small plays benchmark tasks only; it was asked without one"
     ):
-        llm.complete("editor", "sim/small", messages)
+        complete("editor", "sim/small", messages)
 
 
 # -- the simulated user ------------------------------------------------------------------------------------------

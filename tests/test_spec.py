@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ecdysis_lab.context import Context
-from ecdysis_lab.runs import RunFolder
-from ecdysis_lab.spec import MAX_ANSWER_CHARS, find_json, parse_spec, schema
+from ecdysis_lab.review.context import Context
+from ecdysis_lab.review.spec import MAX_ANSWER_CHARS, find_json, parse_spec, schema
+from ecdysis_lab.store.run import RunFolder
 
 RECURRING, AUXILIARY = "0123abcd", "89abcdef"
 CONTEXT = Context(

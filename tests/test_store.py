@@ -432,7 +432,7 @@ def test_outside_git_the_commit_is_unknown(tmp_path: Path) -> None:
     copy.mkdir()
     for name in ("__init__", "hooks", "records", "runs"):
         (copy / f"{name}.py").write_text((REPOSITORY / "ecdysis_lab" / f"{name}.py").read_text())
-    code = "from ecdysis_lab.runs import commit_hash; print(commit_hash())"
+    code = "from ecdysis_lab.store.run import commit_hash; print(commit_hash())"
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
     out = subprocess.run(
         [sys.executable, "-c", code],

@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ecdysis_lab.coverage import Coverage
-from ecdysis_lab.failures import find_failures
-from ecdysis_lab.hooks import Call
-from ecdysis_lab.records import Failure, LabError, Message, Pattern, Patterns, Trajectory, Trial
-from ecdysis_lab.subset import (
+from ecdysis_lab.failures.cards import find_failures
+from ecdysis_lab.failures.coverage import Coverage
+from ecdysis_lab.failures.subset import (
     all_failures,
     budget_of,
     from_file,
@@ -24,6 +22,8 @@ from ecdysis_lab.subset import (
     pick_quarter,
     random_quarter,
 )
+from ecdysis_lab.hooks import Call
+from ecdysis_lab.records import Failure, LabError, Message, Pattern, Patterns, Trajectory, Trial
 
 
 def failure(

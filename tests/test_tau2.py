@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 
-from ecdysis_lab import benchmarks, harness, llm
-from ecdysis_lab.agent import HarnessedAgent
-from ecdysis_lab.benchmarks import tau2
+from ecdysis_lab.benchmarks import load_benchmark, tau2
 from ecdysis_lab.benchmarks.tau2_env import (
     COLLECTIONS,
     CopyOnAccess,
@@ -24,23 +22,26 @@ from ecdysis_lab.benchmarks.tau2_env import (
 )
 from ecdysis_lab.benchmarks.tau2_sides import LiveEnvironment
 from ecdysis_lab.benchmarks.users import UserSpec, user_fault
+from ecdysis_lab.harness import SHIPPED, load_harness
+from ecdysis_lab.harness.agent import HarnessedAgent
+from ecdysis_lab.harness.rollout import Setup, run_trial, seat_of
 from ecdysis_lab.hooks import Call
+from ecdysis_lab.models import ContentError, LLMError, PermanentError, TransientError
 from ecdysis_lab.records import Completion, LabError, Message, Task, Usage, to_json
-from ecdysis_lab.rollout import Setup, run_trial, seat_of
 
 DOMAINS = ("airline", "retail")
-EMPTY = harness.SHIPPED / "empty"
+EMPTY = SHIPPED / "empty"
 
 
 def bench(domain: str) -> Any:
-    return benchmarks.load(f"tau2/{domain}")
+    return load_benchmark(f"tau2/{domain}")
 
 
 def simulation(task: Task, model: str, seed: int = 0) -> Any:
     """The ``SimulationRun`` of a trial, not evaluated."""
     made = bench(task.benchmark.rpartition("/")[2])
     setup, metadata = Setup(made.name, model), {"benchmark": made.name, "task_id": task.id}
-    agent = HarnessedAgent(model, harness.load(EMPTY), seat_of(made), seed=seed, metadata=metadata)
+    agent = HarnessedAgent(model, load_harness(EMPTY), seat_of(made), seed=seed, metadata=metadata)
     trial = setup.trial(task, agent.harness.hash, seed)
     return made.simulate(task, trial, agent, UserSpec("sim/user", metadata=metadata), setup.limits)
 
@@ -377,19 +378,19 @@ def test_mistakes_are_named_with_the_choices() -> None:
         (lambda: made.oracle("999"), r"tau2/airline has no task '999'; ids run 0, 1, 2"),
         (lambda: made.environment("999"), r"no task '999'"),
         (
-            lambda: benchmarks.load("tau2/hotel"),
+            lambda: load_benchmark("tau2/hotel"),
             r"unknown 'tau2/hotel'; choose one of tau2/airline, tau2/retail",
         ),
-        (lambda: benchmarks.load("nosuch_package_x:make"), r"needs the package 'nosuch_package_x'"),
-        (lambda: benchmarks.load("json:nosuch"), r"json has no 'nosuch'"),
+        (lambda: load_benchmark("nosuch_package_x:make"), r"needs the package 'nosuch_package_x'"),
+        (lambda: load_benchmark("json:nosuch"), r"json has no 'nosuch'"),
     ]:
         with pytest.raises(LabError, match=words):
             act()
 
 
 def test_any_factory_is_a_benchmark() -> None:
-    made = benchmarks.load("ecdysis_lab.benchmarks.tau2:retail")
-    assert made.name == "tau2/retail" and benchmarks.load("ecdysis_lab.benchmarks.tau2:retail") is made
+    made = load_benchmark("ecdysis_lab.benchmarks.tau2:retail")
+    assert made.name == "tau2/retail" and load_benchmark("ecdysis_lab.benchmarks.tau2:retail") is made
 
 
 def test_tools_and_prompt_are_those_of_the_package() -> None:
@@ -495,7 +496,7 @@ SAID = Usage(1, 10, 5, 0.0, 0.1, 1)
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
-    """Answers (text, completion or error) by role in place of ``llm.complete``; a used-up script repeats its last."""
+    """Answers (text, completion or error) by role in place of ``complete``; a used-up script repeats its last."""
 
     def install(**script: list[Any]) -> None:
         def complete(role: str, *args: Any, **options: Any) -> Completion:
@@ -504,12 +505,13 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
                 raise answer
             return Completion(answer, (), (), "stop", SAID) if isinstance(answer, str) else answer
 
-        monkeypatch.setattr(llm, "complete", complete)
+        for place in ("ecdysis_lab.harness.agent", "ecdysis_lab.benchmarks.tau2_sides"):
+            monkeypatch.setattr(f"{place}.complete", complete)
 
     return install
 
 
-def error(kind: type[llm.LLMError], text: str) -> llm.LLMError:
+def error(kind: type[LLMError], text: str) -> LLMError:
     made = kind(text)
     made.usage = Usage(0, 100, 0, 0.0, 1.0, 4)
     return made
@@ -532,7 +534,7 @@ SETUP = Setup("tau2/airline", "openai/x", "openai/y")
 def test_a_user_who_hangs_up_at_once_is_neither_success_nor_failure(scripted: Scripted) -> None:
     scripted(agent=["Hello?"], user=["###STOP###"])
     task = do_nothing_task()
-    agent = HarnessedAgent("openai/x", harness.load(EMPTY), seat_of(bench("airline")))
+    agent = HarnessedAgent("openai/x", load_harness(EMPTY), seat_of(bench("airline")))
     run = bench("airline").simulate(
         task, SETUP.trial(task, "h", 0), agent, UserSpec("openai/y"), SETUP.limits
     )
@@ -548,12 +550,12 @@ def test_a_user_who_hangs_up_at_once_is_neither_success_nor_failure(scripted: Sc
     [
         (
             ["ok"],
-            [error(llm.ContentError, "nothing")],
+            [error(ContentError, "nothing")],
             "user_fault",
             "the user model gave no usable message: nothing",
         ),
-        (["ok"], ["Hi", error(llm.TransientError, "429")], "infra_error", "429"),
-        ([error(llm.TransientError, "timed out")], ["Cancel it."], "infra_error", "timed out"),
+        (["ok"], ["Hi", error(TransientError, "429")], "infra_error", "429"),
+        ([error(TransientError, "timed out")], ["Cancel it."], "infra_error", "timed out"),
     ],
 )
 def test_faults_of_others_are_never_scored(
@@ -567,14 +569,14 @@ def test_faults_of_others_are_never_scored(
 
 
 def test_a_permanent_error_stops_the_run(scripted: Scripted) -> None:
-    scripted(agent=[error(llm.PermanentError, "set OPENAI_API_KEY")], user=["Cancel it."])
-    with pytest.raises(llm.PermanentError, match="OPENAI_API_KEY"):
+    scripted(agent=[error(PermanentError, "set OPENAI_API_KEY")], user=["Cancel it."])
+    with pytest.raises(PermanentError, match="OPENAI_API_KEY"):
         run_trial(SETUP, do_nothing_task(), EMPTY, 0)
 
 
 def test_the_agents_own_end_is_its_failure(scripted: Scripted) -> None:
     """A context window that is too small is the model's outcome: τ²'s agent error, which scores 0."""
-    scripted(agent=["Which one?", error(llm.ContentError, "too long")], user=["Cancel it.", "That one."])
+    scripted(agent=["Which one?", error(ContentError, "too long")], user=["Cancel it.", "That one."])
     left = run_trial(SETUP, do_nothing_task(), EMPTY, 0)
     assert (left.status, left.score, left.termination) == ("scored", 0.0, "agent_error")
     assert left.checks == {"completed": False}

@@ -16,18 +16,20 @@ pytest.importorskip("tau2")
 
 from simlab import bench
 
-from ecdysis_lab import gates, harness, llm, train
-from ecdysis_lab.editors.rules import RulesEditor
-from ecdysis_lab.judging import Judge
-from ecdysis_lab.one_by_one import OneByOne
+from ecdysis_lab.harness import SHIPPED, copy_harness, diff_harness, load_harness
+from ecdysis_lab.harness.rollout import Setup
+from ecdysis_lab.models import ModelParams, complete
 from ecdysis_lab.records import Candidate, LabError, Spec, Trajectory, Verdict
-from ecdysis_lab.review import Reviewer
-from ecdysis_lab.rollout import Setup
-from ecdysis_lab.rounds import RoundRecord, TrainConfig, Trained
-from ecdysis_lab.runs import RunFolder
-from ecdysis_lab.session import Session
+from ecdysis_lab.review.debate import Reviewer
+from ecdysis_lab.review.editors.rules import RulesEditor
 from ecdysis_lab.store import Store
-from ecdysis_lab.train import Trainer
+from ecdysis_lab.store.run import RunFolder
+from ecdysis_lab.train import gates, loop
+from ecdysis_lab.train.judge import Judge
+from ecdysis_lab.train.loop import Trainer
+from ecdysis_lab.train.one_by_one import OneByOne
+from ecdysis_lab.train.rounds import RoundRecord, TrainConfig, Trained
+from ecdysis_lab.train.session import Session
 
 SETUP = Setup("tau2/airline", "sim/small")
 
@@ -97,17 +99,17 @@ def test_a_candidate_is_accepted_only_with_a_strict_rise(done: Any) -> None:
 def test_the_chain_of_harnesses(done: Any) -> None:
     """Each round starts from what the one before left; the last one is frozen."""
     lab, trained = done
-    now = harness.load("empty").hash
+    now = load_harness("empty").hash
     for record in trained.rounds:
         now = record.candidate if record.verdict == "accepted" else now
         assert record.harness == now
     assert trained.harness.hash == now
     kept = {p.name for p in lab.run.path("harness").iterdir()}
     assert kept == {
-        harness.load("empty").hash,
+        load_harness("empty").hash,
         *(r.candidate for r in trained.rounds if r.verdict == "accepted"),
     }
-    assert all(harness.load(lab.run.path(f"harness/{h}")).hash == h for h in kept)
+    assert all(load_harness(lab.run.path(f"harness/{h}")).hash == h for h in kept)
 
 
 def test_the_next_round_starts_at_the_accepted_score(done: Any) -> None:
@@ -228,7 +230,7 @@ STOPS: dict[str, tuple[Any, str, int, bool]] = {
     "kept": (Session, "keep", 2, True),
     "in the ledger, not on record": (RunFolder, "append_ledger", 1, True),
     "on record": (Session, "write_record", 1, True),
-    "round 2 begins": (train, "find_failures", 2, False),
+    "round 2 begins": (loop, "find_failures", 2, False),
 }
 
 
@@ -279,8 +281,8 @@ def test_other_evidence_under_the_same_round_is_refused(
     monkeypatch.setattr(Trainer, "_save", Once(Trainer._save, 2, True))
     with pytest.raises(KeyboardInterrupt):
         lab.train()
-    monkeypatch.setattr(train, "random_quarter", train.pick_quarter)
-    monkeypatch.setattr(train, "pick_quarter", lambda failures, patterns, seed: train.all_failures(failures))
+    monkeypatch.setattr(loop, "random_quarter", loop.pick_quarter)
+    monkeypatch.setattr(loop, "pick_quarter", lambda failures, patterns, seed: loop.all_failures(failures))
     with pytest.raises(LabError, match="another context"):
         lab.train()
 
@@ -296,15 +298,15 @@ class Scripted:
     feedback: ClassVar[list[str]] = []
 
     def edit(self, folder: Path, spec: Spec, out: Path, feedback: str = "") -> Candidate:
-        parent = harness.load(folder)
-        harness.copy(parent, out)
+        parent = load_harness(folder)
+        copy_harness(parent, out)
         source = Scripted.sources[min(len(Scripted.feedback), len(Scripted.sources) - 1)]
         Scripted.feedback = [*Scripted.feedback, feedback]
         if source:
             (out / "actions.py").write_text(source)
-        child = harness.load(out)
+        child = load_harness(out)
         outcome = "edited" if child.hash != parent.hash else "no_change"
-        return Candidate(out, child.hash, parent.hash, harness.diff(parent, child), "scripted", outcome)
+        return Candidate(out, child.hash, parent.hash, diff_harness(parent, child), "scripted", outcome)
 
 
 Script = Callable[..., tuple[Lab, Trained]]
@@ -343,7 +345,7 @@ def test_a_silent_edit_is_rejected_without_a_single_rerun(scripted: Script) -> N
     )
     assert lab.run.ledger()[0]["numbers"]["reused"] == 24
     assert lab.ran == Counter()
-    assert trained.harness.hash == harness.load("empty").hash
+    assert trained.harness.hash == load_harness("empty").hash
 
 
 def test_without_reuse_every_training_trial_is_paid_for_again(done: Any, tmp_path: Path) -> None:
@@ -461,13 +463,13 @@ def test_a_rise_that_does_not_repeat_is_rejected(
     (record,) = lab.train().rounds
     assert (record.verdict, record.gate) == ("rejected", "confirm")
     assert "but on fresh seeds" in record.reason
-    assert record.harness == harness.load("empty").hash
+    assert record.harness == load_harness("empty").hash
 
 
 def test_no_decision_without_every_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ecdysis_lab.rollout.INFRA_RETRIES", 0)
-    monkeypatch.setattr(llm.complete, "__kwdefaults__", {**llm.complete.__kwdefaults__, "max_attempts": 1})
-    silent = llm.ModelParams(api_base="http://127.0.0.1:9/v1", timeout_seconds=5)
+    monkeypatch.setattr("ecdysis_lab.harness.rollout.INFRA_RETRIES", 0)
+    monkeypatch.setattr(complete, "__kwdefaults__", {**complete.__kwdefaults__, "max_attempts": 1})
+    silent = ModelParams(api_base="http://127.0.0.1:9/v1", timeout_seconds=5)
     setup = Setup("tau2/airline", "openai/none", "sim/user", silent)
     lab = Lab(tmp_path, setup=setup, n_tasks=1, trials=1)
     with pytest.raises(
@@ -524,7 +526,7 @@ def test_every_failure_goes_to_the_editor_alone(alone: Any) -> None:
 def test_edits_build_on_each_other_and_each_has_a_ledger_line(alone: Any) -> None:
     lab, _ = alone
     edits = lab.run.read_json("rounds/self-evolution-1/edits.json")
-    force = harness.load("empty").hash
+    force = load_harness("empty").hash
     for edit in edits:
         assert edit["parent"] == force
         force = edit["candidate"] if edit["verdict"] == "accepted" else force
@@ -566,7 +568,7 @@ def test_one_by_one_goes_on_after_a_stop(
 
 def test_an_edit_that_does_nothing_earns_nothing_from_an_earlier_one(done: Any, tmp_path: Path) -> None:
     """Each failure is looked at in the harness in force, not in the one that the round began with."""
-    human = (harness.SHIPPED / "airline" / "actions.py").read_text()
+    human = (SHIPPED / "airline" / "actions.py").read_text()
     Scripted.sources, Scripted.feedback = [human, *(f"{human}\n# {i}\n" for i in range(40))], []
     lab = Lab(tmp_path, done[0], rounds=1, arm="self-evolution", method="one-by-one",
               editor=f"{__name__}:Scripted")  # fmt: skip
@@ -594,17 +596,17 @@ def test_an_editor_that_was_asked_is_not_asked_again(
 def test_a_harness_is_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab(tmp_path)
     session = Session(lab.config, RunFolder.open(tmp_path, "run", {}), Store(tmp_path))
-    human, real = harness.load("airline"), harness.copy
+    human, real = load_harness("airline"), copy_harness
 
     def half(source: Any, out: Path) -> Any:
         real(source, out)
         (out / "actions.py").unlink()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(harness, "copy", half)
+    monkeypatch.setattr("ecdysis_lab.train.session.copy_harness", half)
     with pytest.raises(KeyboardInterrupt):
         session.keep(human)
-    monkeypatch.setattr(harness, "copy", real)
+    monkeypatch.setattr("ecdysis_lab.train.session.copy_harness", real)
     assert session.keep(human).hash == human.hash
 
 
@@ -617,7 +619,7 @@ def test_each_round_confirms_on_seeds_of_its_own(tmp_path: Path, monkeypatch: py
     )
     first = Verdict(True, "improvement", "rises", 1.0, 2.0)
     monkeypatch.setattr(gates, "improvement_gate", lambda before, after, reused=0: first)
-    judge, empty = Judge(session, RulesEditor()), harness.load("empty")
+    judge, empty = Judge(session, RulesEditor()), load_harness("empty")
     for n in (1, 2):
         assert judge._confirmed(n, empty, empty, first).accepted
     assert asked == [
@@ -635,4 +637,4 @@ def test_no_debate_means_one_voice_before_the_moderator(done: Any, tmp_path: Pat
 
 def test_no_rounds_leave_the_start(tmp_path: Path) -> None:
     trained = Lab(tmp_path, rounds=0).train()
-    assert (trained.rounds, trained.harness.hash) == ((), harness.load("empty").hash)
+    assert (trained.rounds, trained.harness.hash) == ((), load_harness("empty").hash)

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from widget_data import ATTACK, write_jsonl
 
-from ecdysis_lab.embed import embedder
-from ecdysis_lab.failures import find_failures, to_failure
-from ecdysis_lab.figures import Footer
+from ecdysis_lab.failures.cards import find_failures, to_failure
+from ecdysis_lab.failures.embedding import embedder
+from ecdysis_lab.failures.importing import import_traces
+from ecdysis_lab.failures.patterns import find_patterns
+from ecdysis_lab.failures.subset import from_file, pick_quarter
 from ecdysis_lab.hooks import Call
-from ecdysis_lab.importers import load
-from ecdysis_lab.patterns import find_patterns
 from ecdysis_lab.records import Failure, Intervention, LabError, Message, Patterns
-from ecdysis_lab.subset import from_file, pick_quarter
-from ecdysis_lab.widgets import (
+from ecdysis_lab.show.figures import Footer
+from ecdysis_lab.show.widgets import (
     FailurePicker,
     PickerState,
     drawing,
@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[1]
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Failure], Patterns]:
     path = write_jsonl(tmp_path_factory.mktemp("traces") / "traces.jsonl")
-    failures = find_failures(load(path).trajectories)
+    failures = find_failures(import_traces(path).trajectories)
     return failures, find_patterns(failures, embedder("tfidf"), stability=False)
 
 
@@ -327,7 +327,7 @@ def test_weights_are_read_and_checked() -> None:
 
 
 def test_a_notebook_takes_its_own_parameters_and_may_run_again() -> None:
-    from ecdysis_lab import notebooks
+    from ecdysis_lab.cli import notebooks
 
     cell = {"source": "x", "smoke": False, "_hidden": 1, "Path": Path}
     assert notebooks.parameters(dict(cell), "smoke", fields=("source",)) == {"source": "x"}
@@ -344,12 +344,12 @@ def test_plain_python_is_not_live() -> None:
 
 @pytest.mark.slow
 def test_notebook_under_papermill_writes_everything(tmp_path: Path) -> None:
-    from ecdysis_lab import notebooks
+    from ecdysis_lab.cli import notebooks
 
     out = tmp_path / "out"
     given = {"source": str(write_jsonl(tmp_path / "traces.jsonl")), "out": str(out), "embedder": "tfidf"}
     assert notebooks.run("patterns", given, tmp_path / "run.ipynb") == 0
-    failures = find_failures(load(given["source"]).trajectories)
+    failures = find_failures(import_traces(given["source"]).trajectories)
     patterns = find_patterns(failures, embedder("tfidf"))
     subset = pick_quarter(failures, patterns, 0.25)
     assert [p["key"] for p in json.loads((out / "subset.json").read_text())["picks"]] == list(subset.keys)
@@ -368,8 +368,8 @@ def test_notebook_under_papermill_writes_everything(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training run of one round, made by the package."""
-    from ecdysis_lab.config import configure
-    from ecdysis_lab.experiment import Experiment
+    from ecdysis_lab.evaluate.experiment import Experiment
+    from ecdysis_lab.train.settings import configure
 
     config = configure(
         domain="airline", model="sim/small", test_models="sim/small", arms="ecdysis", start="empty",

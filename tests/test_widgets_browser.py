@@ -20,13 +20,13 @@ from typing import Any
 import pytest
 from widget_data import write_jsonl
 
-from ecdysis_lab.embed import embedder
-from ecdysis_lab.failures import find_failures
-from ecdysis_lab.figures import Footer
-from ecdysis_lab.importers import load
-from ecdysis_lab.patterns import find_patterns
-from ecdysis_lab.subset import pick_quarter
-from ecdysis_lab.widgets import export_html
+from ecdysis_lab.failures.cards import find_failures
+from ecdysis_lab.failures.embedding import embedder
+from ecdysis_lab.failures.importing import import_traces
+from ecdysis_lab.failures.patterns import find_patterns
+from ecdysis_lab.failures.subset import pick_quarter
+from ecdysis_lab.show.figures import Footer
+from ecdysis_lab.show.widgets import export_html
 
 ROOT = Path(__file__).resolve().parents[1]
 SHOTS = os.environ.get("WIDGET_SCREENSHOTS")  # a folder, for people who want to look
@@ -289,7 +289,7 @@ def test_picker_in_jupyterlab(page: Page, lab: tuple[str, Path]) -> None:
 
 
 def test_export_opens_offline_and_a_click_opens_its_trace(page: Page, tmp_path: Path) -> None:
-    failures = find_failures(load(write_jsonl(tmp_path / "traces.jsonl")).trajectories)
+    failures = find_failures(import_traces(write_jsonl(tmp_path / "traces.jsonl")).trajectories)
     patterns = find_patterns(failures, embedder("tfidf"), stability=False)
     subset = pick_quarter(failures, patterns, band=20)
     path = export_html(failures, patterns, subset, tmp_path / "failures.html", Footer("test", "abc", 0))

@@ -12,8 +12,8 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
-from ecdysis_lab import llm
 from ecdysis_lab.benchmarks.users import UserSpec, user_fault
+from ecdysis_lab.models import ContentError, TransientError
 from ecdysis_lab.records import Agent, Environment, LabError, Task, Trajectory, Trial
 
 SPLITS = ("train", "test")
@@ -151,7 +151,7 @@ class Tau2:
         orchestrator = Orchestrator(self.label, seat, customer, environment, item, seed=trial.seed, **limits)
         try:
             return orchestrator.run()
-        except llm.ContentError:
+        except ContentError:
             return _stopped(orchestrator, trial)
 
     def evaluate(self, simulation: Any, task_id: str) -> Any:
@@ -172,7 +172,7 @@ class Tau2:
 
         Raises
         ------
-        ecdysis_lab.llm.PermanentError, BudgetExceeded: the run must stop. Transient errors come back as an
+        ecdysis_lab.models.calls.PermanentError, BudgetExceeded: the run must stop. Transient errors come back as an
         ``infra_error`` trajectory, faults of the user model as ``user_fault``; neither has a score.
         """
         from ecdysis_lab.benchmarks.tau2_sides import UserFailed, from_tau2
@@ -180,7 +180,7 @@ class Tau2:
         began = time.perf_counter()
         try:
             simulation = self.simulate(task, trial, agent, user, limits)
-        except (llm.TransientError, UserFailed) as why:
+        except (TransientError, UserFailed) as why:
             status = "user_fault" if isinstance(why, UserFailed) else "infra_error"
             return _unscored(trial, status, str(why), user, time.perf_counter() - began)
         agent.close()  # its process can end, and the next be made ready, while this one is scored

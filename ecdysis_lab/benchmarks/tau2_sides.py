@@ -14,10 +14,10 @@ from tau2.data_model.message import AssistantMessage, MultiToolMessage, ToolCall
 from tau2.user.user_simulator import UserSimulator
 from tau2.utils.llm_utils import to_litellm_messages
 
-from ecdysis_lab import llm
 from ecdysis_lab.benchmarks.tau2_env import only_read
 from ecdysis_lab.benchmarks.users import UserSpec
 from ecdysis_lab.hooks import Call
+from ecdysis_lab.models import ContentError, LLMError, complete
 from ecdysis_lab.records import Agent, Message
 
 
@@ -26,7 +26,7 @@ class UserFailed(Exception):
 
 
 class MeteredUser(UserSimulator):  # type: ignore[misc]
-    """τ²'s user simulator, its prompts and state untouched, with the model call made by :mod:`ecdysis_lab.llm`."""
+    """τ²'s user simulator, its prompts and state untouched; the model call is :func:`ecdysis_lab.models.complete`."""
 
     def __init__(self, spec: UserSpec, instructions: str, tools: Any = None) -> None:
         super().__init__(tools=tools, instructions=instructions, llm=spec.model, llm_args={})
@@ -46,7 +46,7 @@ class MeteredUser(UserSimulator):  # type: ignore[misc]
     def _ask(self, prompt: list[dict[str, Any]]) -> str:
         prompt = [{k: v for k, v in m.items() if v is not None} for m in prompt]
         try:
-            answer = llm.complete(
+            answer = complete(
                 "user",
                 self.spec.model,
                 prompt,
@@ -55,9 +55,9 @@ class MeteredUser(UserSimulator):  # type: ignore[misc]
                 metadata=self.spec.metadata,
                 budget=self.spec.budget,
             )
-        except llm.LLMError as why:
+        except LLMError as why:
             self.spec.usage += why.usage  # an answer that cannot be used was paid for all the same
-            if isinstance(why, llm.ContentError):
+            if isinstance(why, ContentError):
                 raise UserFailed(f"the user model gave no usable message: {why}") from why
             raise
         self.spec.usage += answer.usage

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ecdysis_lab import llm
+from ecdysis_lab.models import Budget, ModelParams
 from ecdysis_lab.records import Message, Usage
 
 STOPS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
@@ -22,8 +22,8 @@ class UserSpec:
     """The user side of one trial: model, parameters, budget, metadata for ``sim`` models, and what it consumed."""
 
     model: str
-    params: llm.ModelParams = field(default_factory=llm.ModelParams)
-    budget: llm.Budget | None = None
+    params: ModelParams = field(default_factory=ModelParams)
+    budget: Budget | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
 

@@ -27,15 +27,15 @@ from typing import Any
 import proposals
 import testbed
 
-from ecdysis_lab import harness as harnesses
-from ecdysis_lab.accommodation import Decision, ratio
-from ecdysis_lab.accommodation_run import Round, judge_round
-from ecdysis_lab.context import short
-from ecdysis_lab.editors.rules import RulesEditor
-from ecdysis_lab.embed import embedder
+from ecdysis_lab.evaluate.accommodation import Decision, ratio
+from ecdysis_lab.evaluate.accommodation_facts import Round, judge_round
+from ecdysis_lab.failures.embedding import embedder
+from ecdysis_lab.harness import load_harness
+from ecdysis_lab.models.sim.profiles import PROFILES
+from ecdysis_lab.models.sim.slips import BLUNDER, CATALOGUE
 from ecdysis_lab.records import Change, Failure
-from ecdysis_lab.sim.profiles import PROFILES
-from ecdysis_lab.sim.slips import BLUNDER, CATALOGUE
+from ecdysis_lab.review.context import short
+from ecdysis_lab.review.editors.rules import RulesEditor
 from ecdysis_lab.store import Store
 
 TRUTHS = ("own", "planted", "shown")
@@ -111,7 +111,7 @@ def judged(store: Store, p: proposals.Proposal, hand: dict[str, Any], seed: int)
         candidate = RulesEditor().edit(proposals.empty().path, p.spec, Path(folder) / "candidate")
         found = Round(
             "ecdysis", p.n, "", p.spec.changes, p.failures, p.patterns, proposals.empty(),
-            harnesses.load(candidate.path), p.model,
+            load_harness(candidate.path), p.model,
         )  # fmt: skip
         embed = embedder("auto", store)
         return {w: judge_round(found, others, embedder=embed, seed=seed) for w, others in hand.items()}

@@ -17,8 +17,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from ecdysis_lab.config import configure
-from ecdysis_lab.experiment import Experiment
+from ecdysis_lab.evaluate.experiment import Experiment
+from ecdysis_lab.train.settings import configure
 
 ARMS = ("self-evolution", "ecdysis-no-fdcr", "ecdysis")
 SECONDS_PER_TOKEN = {"prompt": 0.0005, "completion": 0.02}

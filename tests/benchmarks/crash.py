@@ -28,8 +28,8 @@ SIZE = {"train_tasks": 8, "test_tasks": 2, "trials": 2, "rounds": 2, "embedder":
 TIMES = ("seconds", "wall_seconds", "phase_seconds", "trial_seconds", "agent_seconds", "billed_usd")
 PROGRAM = """
 import json, sys
-from ecdysis_lab.config import configure
-from ecdysis_lab.experiment import Experiment
+from ecdysis_lab.train.settings import configure
+from ecdysis_lab.evaluate.experiment import Experiment
 experiment = Experiment(configure(**json.loads(sys.argv[2])), sys.argv[1], "run")
 print("ready", flush=True)
 experiment.go()

@@ -29,12 +29,13 @@ import proposals
 import testbed
 from proposals import Proposal
 
-from ecdysis_lab import benchmarks, gates
-from ecdysis_lab import harness as harnesses
-from ecdysis_lab.editors.rules import RulesEditor
+from ecdysis_lab.benchmarks import load_benchmark
+from ecdysis_lab.harness import copy_harness, diff_harness, load_harness
+from ecdysis_lab.harness.rollout import seat_of
 from ecdysis_lab.records import Candidate, Change, Spec, Trajectory, Usage
-from ecdysis_lab.rollout import seat_of
+from ecdysis_lab.review.editors.rules import RulesEditor
 from ecdysis_lab.store import Store
+from ecdysis_lab.train import gates
 
 TRAINED = ("sim/small", "sim/quirky")
 IDS = ("reservation_id", "order_id")
@@ -94,7 +95,7 @@ def candidates(p: Proposal, folder: Path) -> Iterator[Made]:
 
 
 def _broad_guards(p: Proposal) -> dict[str, dict[str, Any]]:
-    tools = benchmarks.load(f"tau2/{p.domain}").tools
+    tools = load_benchmark(f"tau2/{p.domain}").tools
     own_id = next(a for a in IDS if any(a in t["parameters"].get("properties", {}) for t in tools))
     return {
         "lower": {"kind": "canonical_argument", "argument": own_id, "transform": ["lower"]},
@@ -107,7 +108,7 @@ def _calls(trajectories: Sequence[Trajectory]) -> Iterator[Any]:
 
 
 def _most_used_write(p: Proposal) -> str:
-    kinds = {t["name"]: t["kind"] for t in benchmarks.load(f"tau2/{p.domain}").tools}
+    kinds = {t["name"]: t["kind"] for t in load_benchmark(f"tau2/{p.domain}").tools}
     used = Counter(c.name for c in _calls([t for t in p.before if t.success]) if kinds.get(c.name) == "write")
     return used.most_common(1)[0][0]
 
@@ -124,17 +125,17 @@ def _rules(spec: Spec, out: Path) -> Candidate:
 
 def _written(source: str, name: str, out: Path) -> Candidate:
     parent = proposals.empty()
-    harnesses.copy(parent, out)
+    copy_harness(parent, out)
     (out / name).write_text(source, encoding="utf-8")
-    child = harnesses.load(out)
+    child = load_harness(out)
     return Candidate(
-        out, child.hash, parent.hash, harnesses.diff(parent, child), "benchmark", "edited", Usage()
+        out, child.hash, parent.hash, diff_harness(parent, child), "benchmark", "edited", Usage()
     )
 
 
 def judged(p: Proposal, candidate: Candidate) -> dict[str, Any]:
     """Trials that each way of judging would rerun, and the gate that decided before any rerun."""
-    bench, child = benchmarks.load(f"tau2/{p.domain}"), gates.loaded(candidate)
+    bench, child = load_benchmark(f"tau2/{p.domain}"), gates.loaded(candidate)
     cheap = gates.cheap_gates(candidate, child, p.before, bench)
     everything = len(p.before)
     if cheap is not None and cheap.gate == "static":  # it cannot be loaded, so it cannot be replayed

@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ecdysis_lab import harness as harnesses
+from ecdysis_lab.harness import Harness, load_harness
+from ecdysis_lab.harness.host import Host
 from ecdysis_lab.hooks import Call, Done
-from ecdysis_lab.host import Host
 
 TARGET_HOOK_MS, TARGET_START_MS, TARGET_OVERHEAD = 0.5, 60.0, 0.15
 TURNS = 15
@@ -73,12 +73,12 @@ def tools() -> list[dict[str, Any]]:
     ]
 
 
-def written(folder: Path, files: dict[str, str]) -> harnesses.Harness:
+def written(folder: Path, files: dict[str, str]) -> Harness:
     """A harness of these files, written to ``folder``."""
     folder.mkdir()
     for name, source in files.items():
         (folder / name).write_text(source)
-    return harnesses.load(folder)
+    return load_harness(folder)
 
 
 def timed(act: Callable[[], Any]) -> float:
@@ -88,7 +88,7 @@ def timed(act: Callable[[], Any]) -> float:
     return (time.perf_counter() - start) * 1e3
 
 
-def trial(harness: harnesses.Harness) -> tuple[float, list[float]]:
+def trial(harness: Harness) -> tuple[float, list[float]]:
     """One trial's hook calls on a growing conversation: (start in ms, hooks in ms)."""
     hooks: list[float] = []
     with Host(harness, "Policy. " * 1500, tools(), lambda tool, arguments: {"status": "pending"}) as host:
@@ -106,7 +106,7 @@ def trial(harness: harnesses.Harness) -> tuple[float, list[float]]:
     return start, hooks
 
 
-def measure(harness: harnesses.Harness, idle: harnesses.Harness, trials: int) -> dict[str, Any]:
+def measure(harness: Harness, idle: Harness, trials: int) -> dict[str, Any]:
     """Medians over ``trials`` trials; the first one, which also starts the fork server, is reported apart.
 
     ``idle`` is a harness whose hooks do nothing: what it costs is the floor for all others.
@@ -121,7 +121,7 @@ def measure(harness: harnesses.Harness, idle: harnesses.Harness, trials: int) ->
         "first_start_ms": round(first, 2),
         "hook_calls": len(hooks),
         "trials": trials,
-        **overheads(harnesses.load("airline").path, idle.path),
+        **overheads(load_harness("airline").path, idle.path),
     }
 
 
@@ -142,14 +142,14 @@ def sides(path: Path, tasks: int = 15) -> list[list[Callable[[], Any]]]:
 
     Both sides take the same steps. The first trial of each only warms up: sources compiled, fork server started.
     """
-    from ecdysis_lab import benchmarks
-    from ecdysis_lab.rollout import Setup, run_trial
+    from ecdysis_lab.benchmarks import load_benchmark
+    from ecdysis_lab.harness.rollout import Setup, run_trial
 
-    bench, setup = benchmarks.load("tau2/airline"), Setup("tau2/airline", "sim/flawless")
+    bench, setup = load_benchmark("tau2/airline"), Setup("tau2/airline", "sim/flawless")
     chosen = bench.tasks("train", tasks)
     made = [
         [partial(run_trial, setup, task, folder, 0) for task in chosen]
-        for folder in (harnesses.load("empty").path, path)
+        for folder in (load_harness("empty").path, path)
     ]
     for trials in made:
         for run in trials:
@@ -163,7 +163,7 @@ def trial_overhead(path: Path, repeats: int = 9) -> list[float]:
     One number a repeat, of all tasks: each in both harnesses, one right after the other, so that both meet the same
     machine. Workers for later trials are made between the timed ones.
     """
-    from ecdysis_lab.sandbox import spares
+    from ecdysis_lab.harness.sandbox import spares
 
     pairs, shares = list(zip(*sides(path), strict=True)), []
     for repeat in range(repeats):
@@ -178,7 +178,7 @@ def trial_overhead(path: Path, repeats: int = 9) -> list[float]:
 
 def overhead_in_a_row(path: Path, repeats: int = 9) -> list[float]:
     """As :func:`trial_overhead`, for trials of one harness after another: workers are made beside them."""
-    from ecdysis_lab.sandbox import spares
+    from ecdysis_lab.harness.sandbox import spares
 
     both, shares = sides(path), []
     for repeat in range(repeats):
@@ -207,7 +207,7 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         sample, idle = (written(Path(folder, name), f) for name, f in (("sample", SAMPLE), ("idle", IDLE)))
-        numbers = measure(harnesses.load(asked.harness) if asked.harness else sample, idle, asked.trials)
+        numbers = measure(load_harness(asked.harness) if asked.harness else sample, idle, asked.trials)
     if asked.json:
         print(json.dumps(numbers))
         return

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ecdysis_lab.metrics import cluster_interval, difference_interval
-from ecdysis_lab.noise import from_counts
+from ecdysis_lab.evaluate.metrics import cluster_interval, difference_interval
+from ecdysis_lab.evaluate.noise import from_counts
 
 BOOT = 300
 SETTINGS = [  # rate, likeness, tasks, trials

@@ -10,11 +10,11 @@ import json
 import tempfile
 from pathlib import Path
 
-from ecdysis_lab import benchmarks
-from ecdysis_lab import harness as harnesses
-from ecdysis_lab.evaluate import summarise
+from ecdysis_lab.benchmarks import load_benchmark
+from ecdysis_lab.evaluate.scores import summarise
+from ecdysis_lab.harness import load_harness, switch_harness
+from ecdysis_lab.harness.rollout import Setup, rollout
 from ecdysis_lab.records import LAYER_FILES
-from ecdysis_lab.rollout import Setup, rollout
 from ecdysis_lab.store import Store
 
 DOMAINS = ("airline", "retail")
@@ -27,10 +27,10 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 
 def measure(domain: str, model: str, trials: int, workers: int, folder: Path) -> dict[str, dict[str, object]]:
     """Variant -> summary over all tasks of a domain."""
-    bench, human = benchmarks.load(f"tau2/{domain}"), harnesses.load(domain)
+    bench, human = load_benchmark(f"tau2/{domain}"), load_harness(domain)
     store, out = Store(folder / "data"), {}
     for variant, off in VARIANTS.items():
-        switched = harnesses.switch(
+        switched = switch_harness(
             human, folder / domain / variant.replace(" ", "-"), dict.fromkeys(off, False)
         )
         setup = Setup(bench.name, model)

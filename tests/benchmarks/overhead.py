@@ -21,9 +21,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from ecdysis_lab import benchmarks, harness, llm
+from ecdysis_lab.benchmarks import load_benchmark
+from ecdysis_lab.harness import SHIPPED
+from ecdysis_lab.harness.rollout import Setup, run_trial
+from ecdysis_lab.models import check_model
 from ecdysis_lab.records import Task
-from ecdysis_lab.rollout import Setup, run_trial
 
 TARGET_RATIO = 1 / 3
 MODEL, USER = "sim/small", "sim/user"
@@ -123,17 +125,17 @@ def run_ours(domain: str, tasks: list[Task], seeds: list[int], clock: Clock) -> 
 
     setup = Setup(f"tau2/{domain}", MODEL, USER)
     with replaced(litellm, "completion", clock.without(litellm.completion)), clock.running():
-        left = [run_trial(setup, t, harness.SHIPPED / "empty", s) for s in seeds for t in tasks]
+        left = [run_trial(setup, t, SHIPPED / "empty", s) for s in seeds for t in tasks]
     clock.trials += len(left)
     clock.rewards += [-1.0 if t.score is None else t.score for t in left]
 
 
 def measure(n_tasks: int, n_trials: int, domains: tuple[str, ...] = DOMAINS) -> list[dict[str, Any]]:
     """One row a domain and one over all: seconds outside the models per trial, theirs, ours and the ratio."""
-    llm.check_model(MODEL)  # registers the provider
+    check_model(MODEL)  # registers the provider
     rows, sums = [], (Clock(), Clock())
     for domain in domains:
-        tasks = benchmarks.load(f"tau2/{domain}").tasks("all", n_tasks, 0)
+        tasks = load_benchmark(f"tau2/{domain}").tasks("all", n_tasks, 0)
         warm_up = Clock()
         run_ours(domain, tasks[:1], run_theirs(domain, tasks[:1], 1, warm_up), warm_up)
         theirs, ours = Clock(), Clock()

@@ -23,10 +23,10 @@ import numpy as np
 import testbed
 from sklearn.metrics import adjusted_rand_score
 
-from ecdysis_lab.clusters import cluster
-from ecdysis_lab.distance import Weights, distances, vectors_of
-from ecdysis_lab.embed import embedder
-from ecdysis_lab.patterns import find_patterns
+from ecdysis_lab.failures.clusters import cluster
+from ecdysis_lab.failures.distance import Weights, distances, vectors_of
+from ecdysis_lab.failures.embedding import embedder
+from ecdysis_lab.failures.patterns import find_patterns
 from ecdysis_lab.records import Embedder, Failure
 from ecdysis_lab.store import Store
 

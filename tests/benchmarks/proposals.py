@@ -14,18 +14,18 @@ from typing import Any
 
 import testbed
 
-from ecdysis_lab import benchmarks
-from ecdysis_lab import harness as harnesses
-from ecdysis_lab.context import build_context
-from ecdysis_lab.embed import embedder
-from ecdysis_lab.failures import find_failures
-from ecdysis_lab.harness import Harness
-from ecdysis_lab.patterns import find_patterns
+from ecdysis_lab.benchmarks import load_benchmark
+from ecdysis_lab.failures.cards import find_failures
+from ecdysis_lab.failures.embedding import embedder
+from ecdysis_lab.failures.patterns import find_patterns
+from ecdysis_lab.failures.subset import pick_quarter
+from ecdysis_lab.harness import SHIPPED, load_harness
+from ecdysis_lab.harness.rollout import Setup, rollout
+from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import Change, Failure, Patterns, Spec, Trajectory
-from ecdysis_lab.review import Reviewer
-from ecdysis_lab.rollout import Setup, rollout
+from ecdysis_lab.review.context import build_context
+from ecdysis_lab.review.debate import Reviewer
 from ecdysis_lab.store import Store
-from ecdysis_lab.subset import pick_quarter
 
 N_TASKS = 20
 
@@ -46,21 +46,21 @@ class Proposal:
 
 def trials_of(store: Store, domain: str, model: str, split: str, seed: int) -> list[Trajectory]:
     """Twenty tasks of a split, drawn by seed, two trials each; run where the store does not have them."""
-    tasks = benchmarks.load(f"tau2/{domain}").tasks(split, N_TASKS, seed)
+    tasks = load_benchmark(f"tau2/{domain}").tasks(split, N_TASKS, seed)
     setup = Setup(f"tau2/{domain}", model)
     return rollout(setup, tasks, empty(), testbed.SEEDS, store, workers=2)
 
 
 def failures_of(domain: str, trials: Sequence[Trajectory]) -> list[Failure]:
     """Failures with their cards."""
-    tools = benchmarks.load(f"tau2/{domain}").tools
+    tools = load_benchmark(f"tau2/{domain}").tools
     return find_failures(trials, writes=frozenset(t["name"] for t in tools if t["kind"] == "write"))
 
 
 @cache
 def empty() -> Harness:
     """The harness that training starts from here."""
-    return harnesses.load("empty")
+    return load_harness("empty")
 
 
 def proposals(store: Store, domain: str, model: str, seed: int, rounds: int) -> list[Proposal]:
@@ -85,14 +85,14 @@ def _context(
     domain: str, seed: int, before: Sequence[Trajectory], failures: Sequence[Failure], patterns: Patterns,
     told: Sequence[str],
 ) -> Any:  # fmt: skip
-    bench = benchmarks.load(f"tau2/{domain}")
+    bench = load_benchmark(f"tau2/{domain}")
     return build_context(
         failures,
         patterns,
         pick_quarter(failures, patterns, seed=seed, band=0),
         [t for t in before if t.success],
         empty(),
-        contract=(harnesses.SHIPPED / "README.md").read_text(encoding="utf-8"),
+        contract=(SHIPPED / "README.md").read_text(encoding="utf-8"),
         policy=bench.policy,
         tools=bench.tools,
         rejected=told,

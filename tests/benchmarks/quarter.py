@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from ecdysis_lab.config import SUBSETS, configure
-from ecdysis_lab.experiment import Experiment
+from ecdysis_lab.evaluate.experiment import Experiment
+from ecdysis_lab.train.settings import SUBSETS, configure
 
 DATA = Path(__file__).parents[2] / "data" / "runs" / "quarter"
 DOMAINS = ("airline", "retail")

@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 import testbed
 
-from ecdysis_lab.embed import embedder
-from ecdysis_lab.patterns import find_patterns
+from ecdysis_lab.failures.embedding import embedder
+from ecdysis_lab.failures.patterns import find_patterns
+from ecdysis_lab.failures.subset import pick_quarter
 from ecdysis_lab.records import Embedder, Failure
 from ecdysis_lab.store import Store
-from ecdysis_lab.subset import pick_quarter
 
 READS = ("get_user_details:ok", "get_order_details:ok", "get_product_details:ok", "calculate:ok", "think:ok")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ecdysis_lab import benchmarks
-from ecdysis_lab import harness as harnesses
-from ecdysis_lab.failures import find_failures
+from ecdysis_lab.benchmarks import load_benchmark
+from ecdysis_lab.failures.cards import find_failures
+from ecdysis_lab.harness import load_harness
+from ecdysis_lab.harness.rollout import Setup, rollout
 from ecdysis_lab.records import Failure
-from ecdysis_lab.rollout import Setup, rollout
 from ecdysis_lab.store import Store
 
 DATA = Path(__file__).parents[2] / "data" / "runs" / "testbed"
@@ -27,12 +27,12 @@ def pools(store: Store, workers: int = 2) -> list[list[Failure]]:
     """All failures per domain: every task, four models, two seeds; run once, then read from the store."""
     found = []
     for domain in DOMAINS:
-        bench = benchmarks.load(f"tau2/{domain}")
+        bench = load_benchmark(f"tau2/{domain}")
         tasks = [*bench.tasks("train"), *bench.tasks("test")]
         failures = []
         for model in MODELS:
             setup = Setup(f"tau2/{domain}", f"sim/{model}")
-            trials = rollout(setup, tasks, harnesses.load("empty"), SEEDS, store, workers=workers)
+            trials = rollout(setup, tasks, load_harness("empty"), SEEDS, store, workers=workers)
             failures += find_failures(trials)
         found.append(
             [replace(f, trajectory=store.get(f.key, with_truth=True) or f.trajectory) for f in failures]

@@ -1,0 +1,211 @@
+"""The sub-commands of ``ecdysis-lab`` besides ``demo``: their options, and what each calls."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ecdysis_lab.records import LabError
+
+
+def _shared(parser: argparse.ArgumentParser, json_help: str) -> None:
+    parser.add_argument("--data", type=Path, default=None, help="data folder (default: data/ of the project)")
+    parser.add_argument("--json", action="store_true", help=json_help)
+
+
+def _run_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--benchmark", default="tau2/airline", help="registry name, e.g. tau2/airline")
+    parser.add_argument("--model", default="sim/flawless", help="LiteLLM name of the agent model")
+    parser.add_argument("--user-model", default="sim/user", help="LiteLLM name of the simulated user")
+    parser.add_argument("--harness", default="empty", help="name or folder of a harness")
+    parser.add_argument("--split", default="all", help="train, test or all")
+    parser.add_argument(
+        "--tasks", type=int, default=None, help="tasks, drawn by seed (default: the whole split)"
+    )
+    parser.add_argument("--trials", type=int, default=1, help="trials per task")
+    parser.add_argument("--seed", type=int, default=0, help="seed of draw and trials")
+    parser.add_argument(
+        "--api-base", default="", help="URL of an OpenAI-compatible server for the agent model"
+    )
+    parser.add_argument("--timeout-seconds", type=float, default=120.0, help="wall clock of one model call")
+    parser.add_argument("--workers", type=int, default=1, help="trials at a time")
+    _shared(parser, "print the summary as JSON")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from ecdysis_lab.benchmarks import load_benchmark
+    from ecdysis_lab.cli import notebooks
+    from ecdysis_lab.evaluate.experiment import printing_progress
+    from ecdysis_lab.evaluate.scores import summarise
+    from ecdysis_lab.harness import sound_harness
+    from ecdysis_lab.harness.rollout import Setup, rollout
+    from ecdysis_lab.models import ModelParams, check_model
+    from ecdysis_lab.store import Store
+
+    def params(model: str) -> ModelParams:
+        base = None if model.startswith("sim/") else arguments.api_base or None
+        return ModelParams(api_base=base, timeout_seconds=arguments.timeout_seconds)
+
+    for model in (arguments.model, arguments.user_model):
+        check_model(model, params(model))
+    bench = load_benchmark(arguments.benchmark)
+    tasks = bench.tasks(arguments.split, arguments.tasks, arguments.seed)
+    setup = Setup(arguments.benchmark, arguments.model, arguments.user_model, params(arguments.model),
+                  params(arguments.user_model))  # fmt: skip
+    trajectories = rollout(
+        setup,
+        tasks,
+        sound_harness(arguments.harness),
+        [arguments.seed * 1000 + i for i in range(arguments.trials)],
+        Store(arguments.data or notebooks.PROJECT / "data"),
+        workers=arguments.workers,
+        progress=None if arguments.json else printing_progress(),
+    )
+    summary = {"benchmark": arguments.benchmark, "model": arguments.model, "harness": arguments.harness,
+               "simulated": setup.simulated, **summarise(trajectories)}  # fmt: skip
+    if arguments.json:
+        print(json.dumps(summary))
+    else:
+        lines = [f"{k}: {v}" for k, v in summary.items() if k != "outcomes"]
+        print("SIMULATED" if setup.simulated else "", *lines, sep="\n")
+        print(*(f"{t.trial.task_id} seed {t.trial.seed}: {t.score if t.score is not None else t.status}"
+                for t in trajectories if not t.success), sep="\n")  # fmt: skip
+    return 0
+
+
+def _check_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("harness", help="name or folder of a harness")
+    parser.add_argument("--benchmark", default="tau2/airline", help="registry name, e.g. tau2/airline")
+    parser.add_argument("--flawless", action="store_true", help="run the flawless agent over all tasks")
+    parser.add_argument("--violations", type=Path, help="JSON file of illegal calls")
+    parser.add_argument("--traces", type=Path, help="file or folder of recorded trajectories")
+    parser.add_argument("--workers", type=int, default=1, help="trials at a time")
+    _shared(parser, "print JSON")
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from ecdysis_lab.benchmarks import load_benchmark
+    from ecdysis_lab.cli import notebooks
+    from ecdysis_lab.failures.importing import import_traces
+    from ecdysis_lab.harness import check, load_harness
+    from ecdysis_lab.store import Store
+
+    bench, loaded = load_benchmark(arguments.benchmark), load_harness(arguments.harness)
+    found: dict[str, Any] = {"harness": {"path": str(loaded.path), "hash": loaded.hash}}
+    found["structure"] = check.structure(loaded, bench)
+    sound = not found["structure"]["problems"] and found["structure"]["probe"] == "ok"
+    if sound and arguments.flawless:
+        store = Store(arguments.data or notebooks.PROJECT / "data")
+        found["flawless"] = check.flawless(loaded, bench, store, arguments.workers)
+    if sound and arguments.violations:
+        found["violations"] = check.violations(loaded, bench, check.read_violations(arguments.violations))
+    if sound and arguments.traces:
+        found["traces"] = check.traces(loaded, bench, import_traces(arguments.traces).trajectories)
+    print(json.dumps(found, ensure_ascii=False) if arguments.json else check.report(found))
+    return 0 if sound else 1
+
+
+def _import_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, help="file or folder of recorded trajectories")
+    parser.add_argument("--format", help="tau-bench, tau2, jsonl or store (default: detected)")
+    parser.add_argument("--benchmark", default="", help="benchmark of the traces, e.g. tau2/airline")
+    _shared(parser, "print the counts as JSON")
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    from ecdysis_lab.cli import notebooks
+    from ecdysis_lab.failures import collection
+
+    data = arguments.data or notebooks.PROJECT / "data"
+    found = collection.take_in(arguments.path, data, arguments.format, arguments.benchmark)
+    print(json.dumps(found.as_json(), ensure_ascii=False) if arguments.json else collection.report(found))
+    return 0
+
+
+def _grid_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, help="YAML with notebook, parameters, grid, cells, exclude, name")
+    parser.add_argument("--workers", type=int, default=0, help="cells at a time; 0 for all cores")
+    _shared(parser, "print the final table as JSON")
+
+
+def _grid(arguments: argparse.Namespace) -> int:
+    import os
+
+    from ecdysis_lab.cli import grid, notebooks
+
+    if arguments.workers < 0:
+        raise LabError(f"workers: must be at least 0, got {arguments.workers}")
+    found, data = grid.read(arguments.file), arguments.data or notebooks.PROJECT / "data"
+    workers = arguments.workers or os.cpu_count() or 1
+    rows = grid.run(found, data, workers, None if arguments.json else sys.stdout)
+    folder = grid.folder_of(found, data)
+    print(grid.as_json(rows, folder) if arguments.json else f"table: {folder / 'grid.csv'} and grid.html")
+    return 0 if all(row["status"] == "done" for row in rows) else 1
+
+
+def _report_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="+", help="run ids, run folders, or the folder of a grid")
+    parser.add_argument(
+        "--out", type=Path, default=None, help="HTML file (default: figures/report-NAME.html)"
+    )
+    parser.add_argument("--data", type=Path, default=None, help="data folder (default: data/ of the project)")
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from ecdysis_lab.cli import notebooks
+    from ecdysis_lab.show import report
+
+    made = report.write(arguments.runs, arguments.data or notebooks.PROJECT / "data", arguments.out)
+    print(f"report: {made}")
+    return 0
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from ecdysis_lab.cli import doctor
+
+    return doctor.report()
+
+
+def _ratio_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_id", metavar="RUN", help="run id or run folder")
+    parser.add_argument("--arm", default=None, help="one arm only")
+    _shared(parser, "print JSON")
+
+
+def _ratio(arguments: argparse.Namespace) -> int:
+    from ecdysis_lab.cli import notebooks
+    from ecdysis_lab.evaluate import accommodation
+    from ecdysis_lab.evaluate.accommodation_facts import decisions_of
+
+    folder = Path(arguments.run_id)
+    if not folder.is_dir():
+        folder = Path(arguments.data or notebooks.PROJECT / "data") / "runs" / arguments.run_id
+    decisions = decisions_of(folder, arm=arguments.arm)
+    t = {"proposed": accommodation.ratio(decisions), "accepted": accommodation.ratio(decisions, "accepted")}
+    table = accommodation.decisions_table(decisions)
+    if arguments.json:
+        print(json.dumps({"t": t, "changes": table.to_dict("records")}, ensure_ascii=False))
+        return 0
+    print(table.to_string(index=False) if len(table) else "no changes were proposed")
+    for name, value in t.items():
+        print(f"t over {name} changes: {'cannot be told' if value is None else f'{100 * value:.1f} %'}")
+    return 0
+
+
+Command = tuple[
+    str, Callable[[argparse.Namespace], int], str, Callable[[argparse.ArgumentParser], None] | None
+]
+COMMANDS: tuple[Command, ...] = (
+    ("run", _run, "run trials of a split and print their scores", _run_options),
+    ("check", _check, "what a harness does to legal acts, illegal ones and recorded traces", _check_options),
+    ("import", _import, "put recorded trajectories into the trial store", _import_options),
+    ("grid", _grid, "run a notebook over a grid of parameters, one process a cell", _grid_options),
+    ("report", _report, "write one HTML report of runs or of a grid", _report_options),
+    ("ratio", _ratio, "accommodation ratio t: which edits serve one model only", _ratio_options),
+    ("doctor", _doctor, "say what is installed, which keys are set (names only), what is missing", None),
+)
+"""(name, what it calls, help, its options)."""

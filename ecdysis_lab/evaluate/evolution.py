@@ -1,0 +1,129 @@
+"""One arm trained, without the test: what ``evolve.ipynb`` runs before it shows a round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ecdysis_lab.evaluate.accommodation_facts import rounds_of
+from ecdysis_lab.evaluate.experiment import Experiment
+from ecdysis_lab.records import LabError, Progress
+from ecdysis_lab.store import RunFolder, Store
+from ecdysis_lab.store.billing import at_work
+from ecdysis_lab.train.settings import ARMS, UNTRAINED, check_models, configure
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SMOKE_TASKS = 12  # of fewer, no pattern recurs, and there would be no edit to read
+METHODS = tuple(arm for arm in ARMS if arm not in UNTRAINED)
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """An arm of a run: to be trained, or read only.
+
+    Parameters
+    ----------
+    method : the arm. run, store : where its records and trials are. experiment : None for a run that is only read.
+    simulated : whether any model is simulated.
+    """
+
+    method: str
+    run: RunFolder
+    store: Store
+    experiment: Experiment | None
+    simulated: bool
+
+    def train(self) -> None:
+        """Train what is missing of the arm; ``status.json`` tells how it ended. A run that is only read stays so."""
+        if self.experiment is None:
+            return
+        with at_work(self.run, trained=self.method):
+            self.experiment.train(self.method)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Records of the arm's rounds, in order."""
+        numbers = [n for _, n in rounds_of(self.run, self.method)]
+        return [self.run.read_json(f"rounds/{self.method}-{n}/record.json") for n in numbers]
+
+    def rounds_table(self) -> pd.DataFrame:
+        """One row per round: columns round, failures, patterns, read, verdict, gate, score, editor calls."""
+        import pandas as pd
+
+        names = ["round", "failures", "patterns", "read", "verdict", "gate", "score", "editor calls"]
+        rows = []
+        for r in self.records():
+            after = "" if r["score_after"] is None else f" → {r['score_after']:g}"
+            patterns = f"{r['patterns']} ({r['recurring']} recurring)"
+            rows.append((r["round"], r["failures"], patterns, r["subset"], r["verdict"], r["gate"],
+                         f"{r['score_before']:g}{after}", r["editor_calls"]))  # fmt: skip
+        return pd.DataFrame(rows, columns=names)
+
+    def has_patterns(self, n: int) -> bool:
+        """Whether a round grouped its failures."""
+        return (self.run.folder / f"rounds/{self.method}-{n}/patterns.json").is_file()
+
+    def has_review(self, n: int) -> bool:
+        """Whether anything was reviewed in a round."""
+        folder = self.run.folder / f"rounds/{self.method}-{n}"
+        return any((folder / name).is_file() for name in ("review.json", "debate.json", "edits.json"))
+
+    def choose(self, wanted: int = 0) -> int:
+        """The number of the round to read; 0 takes the first with a candidate, else the last.
+
+        Raises
+        ------
+        LabError: there is no such round, or none at all.
+        """
+        records = self.records()
+        if not records:
+            raise LabError(f"run {self.run.run_id} has no finished round of arm {self.method!r}")
+        numbers = [int(r["round"]) for r in records]
+        if wanted and wanted not in numbers:
+            raise LabError(f"round: there is no round {wanted}; choose from {', '.join(map(str, numbers))}")
+        edited = [int(r["round"]) for r in records if r["candidate"] or r.get("candidates")]
+        return wanted or (edited or numbers[-1:])[0]
+
+
+def prepare(
+    given: Mapping[str, Any],
+    method: str,
+    data: Path | str,
+    *,
+    run_id: str = "",
+    show: str = "",
+    small: bool = False,
+    progress: Progress | None = None,
+) -> Evolution:
+    """Everything checked before anything runs.
+
+    Parameters
+    ----------
+    given : settings of the experiment. method : the arm to train. data : the data folder.
+    run_id : name of the run; empty: from the configuration. show : folder of a run to read instead of training one.
+    small : twelve tasks, one trial, one round. progress : called with (what, done, total).
+
+    Raises
+    ------
+    LabError: an arm that is not trained, a wrong value, a model that cannot be asked, or no run in ``show``.
+    """
+    if method not in METHODS:
+        why = "is not trained" if method in UNTRAINED else "is unknown"
+        raise LabError(f"method: {method!r} {why}; choose one of {', '.join(METHODS)}")
+    config = configure(**given, arms=(method,))
+    if small:
+        least = {"train_tasks": SMOKE_TASKS, "trials": 1, "rounds": 1}
+        config = replace(config, **{k: min(v, getattr(config, k)) for k, v in least.items()})  # type: ignore[arg-type]
+    if show:
+        folder = Path(show).expanduser()
+        if not (folder / "config.json").is_file():
+            raise LabError(f"show: {folder} is no run folder (it has no config.json)")
+        run = RunFolder(folder)
+        simulated = "sim/" in (folder / "config.json").read_text(encoding="utf-8")
+        return Evolution(method, run, Store(folder.parent.parent), None, simulated)
+    check_models(config)
+    experiment = Experiment(config, data, run_id, progress)
+    return Evolution(method, experiment.run, experiment.store, experiment, config.simulated)

@@ -1,0 +1,246 @@
+"""One experiment: train the arms, freeze them, test them on several models, and write ``summary.json``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ecdysis_lab.evaluate.testing import Tested, arms_block, trials_by_model
+from ecdysis_lab.harness import load_harness, sound_harness
+from ecdysis_lab.models import open_budget
+from ecdysis_lab.records import LabError, Progress, Trajectory
+from ecdysis_lab.store.billing import at_work, billed, consumption, rests_on, trials_of
+from ecdysis_lab.train.rounds import of_rounds, training_block
+from ecdysis_lab.train.settings import UNTRAINED, ExperimentConfig
+
+
+def start_of(config: ExperimentConfig) -> str:
+    """Name or folder of the harness that training starts from."""
+    return config.domain if config.start == "human" else config.start
+
+
+def check_parts(config: ExperimentConfig) -> None:
+    """Stop before any work when a part of the configuration does not exist.
+
+    Raises
+    ------
+    LabError: an unknown editor or start harness (the choices are listed), or a threshold outside (0, 1].
+    """
+    from ecdysis_lab.review import editors
+
+    editors.for_run(config.editor, config.review_model, config.api_base or None)
+    sound_harness(start_of(config))
+    if not 0.0 < config.threshold <= 1.0:
+        raise LabError(f"threshold: must lie in (0, 1], got {config.threshold:g}")
+
+
+class Experiment:
+    """Runs a configuration inside ``data/runs/<run_id>/``.
+
+    Parameters
+    ----------
+    config : what to run. root : the data folder. run_id : name of the run; by default from the configuration.
+    progress : called with (what, done, total).
+
+    Raises
+    ------
+    LabError: a part that does not exist, or more tasks than a split has; nothing is written then.
+    """
+
+    def __init__(
+        self, config: ExperimentConfig, root: Path | str, run_id: str = "", progress: Progress | None = None
+    ) -> None:
+        from ecdysis_lab.benchmarks import load_benchmark
+        from ecdysis_lab.store import RunFolder, Store
+
+        check_parts(config)
+        bench = load_benchmark(config.benchmark)
+        self.train_tasks = bench.tasks("train", config.train_tasks, config.seed)
+        self.test_tasks = bench.tasks("test", config.test_tasks, config.seed)
+        self.config, self.progress = config, progress
+        self.run = RunFolder.open(
+            root, run_id or config.run_id, asdict(config), defaults=asdict(ExperimentConfig())
+        )
+        self.store = Store(root)
+        self.billing = billed(self.run)
+        self.budget = open_budget(self.run, config.limits)
+
+    def go(self) -> dict[str, Any]:
+        """Train, test, and write the summary; ``status.json`` tells how it ended.
+
+        Raises
+        ------
+        LabError: another process works on this run, or training trials cannot be scored.
+        ecdysis_lab.models.calls.BudgetExceeded: a limit is reached; the same run goes on with a higher one.
+        """
+        began, summary = time.perf_counter(), None
+        with at_work(self.run):
+            try:
+                floor = self._noise_floor()
+                trained = {arm: self.train(arm) for arm in self.config.arms}
+                self._pair_models()
+                tested = {arm: self._test(arm, frozen) for arm, (frozen, _) in trained.items()}
+                summary = self._summary(trained, tested)
+            finally:
+                seconds = self._worked(time.perf_counter() - began)
+            summary |= {"wall_seconds": round(seconds, 1)} | ({} if floor is None else {"noise_floor": floor})
+            self.run.write_json("summary.json", summary)
+        return summary
+
+    def _worked(self, seconds: float) -> float:
+        """Wall clock over all starts of this run; a start that found everything done adds nothing."""
+        before = self.run.read_json("wall.json") or {"seconds": 0.0, "trials": 0}
+        trials = len(self.billing.keys)
+        if trials > before["trials"] or not before["seconds"]:
+            before = {"seconds": round(before["seconds"] + seconds, 1), "trials": trials}
+            self.run.write_json("wall.json", before)
+        return float(before["seconds"])
+
+    # -- stages ------------------------------------------------------------------------------------------------
+
+    def _noise_floor(self) -> dict[str, Any] | None:
+        """A/A: the start harness again and again on fresh seeds, and the smallest gain that stands out of that."""
+        if self.config.noise_floor < 2:
+            return None
+        from ecdysis_lab.evaluate.noise import noise_floor
+
+        session = self._session(self._train_config("noise-floor"))
+        start = session.keep(load_harness(start_of(self.config)))
+        first = self.config.rounds * self.config.confirm  # the seeds before belong to the rounds
+        repeats = [
+            session.rollout(start, f"repeat {i + 1}", seeds=session.config.fresh_seeds(first + i))
+            for i in range(self.config.noise_floor)
+        ]
+        # A task on which the user failed has no score there, and would count less in that repeat than in others.
+        spoiled = {t.trial.task_id for run in repeats for t in run if t.status != "scored"}
+        if len(spoiled) == len(self.train_tasks):
+            return {"left_out": sorted(spoiled), "reason": "the user failed at least once on every task"}
+        kept = [[t for t in run if t.trial.task_id not in spoiled] for run in repeats]
+        return {**asdict(noise_floor(kept)), "left_out": sorted(spoiled)}
+
+    def train(self, arm: str) -> tuple[Any, list[Any]]:
+        """Train one arm, or read it back: (frozen harness, round records)."""
+        if arm in UNTRAINED:
+            return load_harness({"direct": "empty", "human": self.config.domain}[arm]), []
+        from ecdysis_lab.train.loop import Trainer
+
+        trained = Trainer(self._train_config(arm), self.run, self.store, **self._shared).train()
+        self.run.write_json(f"frozen-{arm}.json", {"harness": trained.harness.hash})
+        return trained.harness, list(trained.rounds)
+
+    def _pair_models(self) -> None:
+        """Let the other models try the training tasks in the start harness; only t reads these trials."""
+        from ecdysis_lab.harness.rollout import rollout
+
+        config, start = self._train_config(""), load_harness(start_of(self.config))
+        for model in self.config.models if self.config.paired else ():
+            what, setup = f"{model}: training tasks, for t", self.config.setup(model)
+            found = rollout(setup, self.train_tasks, start, config.seeds, self.store,
+                            workers=self.config.at_a_time, what=what, **self._shared)  # fmt: skip
+            rests_on(self.run, "paired").add(t.key for t in found)
+
+    @property
+    def _shared(self) -> dict[str, Any]:
+        return {"budget": self.budget, "progress": self.progress, "on_new": self.billing}
+
+    def _session(self, config: Any) -> Any:
+        from ecdysis_lab.train.session import Session
+
+        return Session(config, self.run, self.store, **self._shared)
+
+    def _train_config(self, arm: str) -> Any:
+        """How an arm trains."""
+        from ecdysis_lab.train.rounds import TrainConfig
+
+        c = self.config
+        return TrainConfig(
+            arm=arm,
+            setup=c.setup(c.model),
+            method="one-by-one" if arm == "self-evolution" else "round",
+            start=start_of(self.config),
+            n_tasks=c.train_tasks,
+            seed=c.seed,
+            trials=c.trials,
+            rounds=c.rounds,
+            threshold=c.threshold,
+            disclosure=c.disclosure,  # type: ignore[arg-type]
+            subset=c.subset,
+            review_model=c.review_model,
+            review_params=c.params(c.review_model),
+            debate=0 if arm == "ecdysis-no-fdcr" else c.debate,
+            reuse=c.reuse,
+            confirm=c.confirm,
+            editor=c.editor,
+            embedder=c.embedder,
+            context_tokens=c.context_tokens,
+            workers=self.config.at_a_time,
+        )
+
+    def _test(self, arm: str, frozen: Any) -> dict[str, list[Trajectory]]:
+        """Test trajectories by model, in the frozen harness."""
+        return trials_by_model(self.config, arm, frozen, self.test_tasks, self.store, **self._shared)
+
+    # -- summary -----------------------------------------------------------------------------------------------
+
+    def _summary(self, trained: Mapping[str, Any], tested: Tested) -> dict[str, Any]:
+        from ecdysis_lab.store import commit_hash
+
+        parts = {arm: self._trials(arm) for arm, (_, rounds) in trained.items() if rounds}
+        used = {
+            t.key: t
+            for ts in (*parts.values(), self._trials("noise-floor"), self._trials("paired"))
+            for t in ts
+        }
+        used |= {
+            t.key: t for models in tested.values() for ts in models.values() for t in ts if not t.reused_from
+        }
+        own = self.billing.keys
+        reviews = of_rounds([r for _, rounds in trained.values() for r in rounds])
+        total = consumption(used.values()) + reviews
+        paid = consumption(t for t in used.values() if t.key in own) + reviews
+        return {
+            "run_id": self.run.run_id,
+            "commit": commit_hash(),
+            "seed": self.config.seed,
+            "simulated": self.config.simulated,
+            "benchmark": self.config.benchmark,
+            "train_model": self.config.model,
+            "arms": arms_block(tested, self.config.seed),
+            "harness": {arm: harness.hash for arm, (harness, _) in trained.items()},
+            "training": {
+                arm: training_block(
+                    trained[arm][1],
+                    trials,
+                    own,
+                    self.config.train_tasks,
+                    self.config.train_tasks * self.config.trials,
+                )
+                for arm, trials in parts.items()
+            },
+            "cost_usd": total.cost_usd,
+            "billed_usd": paid.cost_usd,
+            "prompt_tokens": total.prompt_tokens,
+            "completion_tokens": total.completion_tokens,
+        }
+
+    def _trials(self, part: str) -> list[Trajectory]:
+        return trials_of(self.run, self.store, part)
+
+
+Printer = Callable[[str], None]
+
+
+def printing_progress(say: Printer = print, every_seconds: float = 2.0) -> Progress:
+    """A progress callback that prints a line when a stage starts, ends, and every few seconds between."""
+    state: dict[str, Any] = {"what": "", "at": 0.0}
+
+    def progress(what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if what != state["what"] or done == total or now - state["at"] >= every_seconds:
+            say(f"{what}: {done}/{total}")
+            state.update(what=what, at=now)
+
+    return progress

@@ -1,0 +1,156 @@
+"""Which harness may meet the test split: a shipped one, or what the ledger of a finished training accepted last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ecdysis_lab.harness import load_harness
+from ecdysis_lab.harness.source import Harness
+from ecdysis_lab.records import LabError
+from ecdysis_lab.store import RunFolder
+
+UNTRAINED = {"direct": "empty", "human": ""}  # arms whose harness ships; "" is the domain's own
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A harness that may meet the test split.
+
+    Parameters
+    ----------
+    arm : name of the arm. harness : source, loaded. run : the run that trained it, None for a shipped one.
+    """
+
+    arm: str
+    harness: Harness
+    run: RunFolder | None = None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Configuration of the run that trained it; empty for a shipped harness."""
+        return dict((self.run.read_json("config.json") if self.run else None) or {})
+
+
+def check_frozen(run: RunFolder, arm: str, harness: Harness | None = None) -> Harness:
+    """The frozen harness of an arm of a run.
+
+    Parameters
+    ----------
+    run, arm : whose training. harness : what is to be tested; None takes what training accepted last.
+
+    Raises
+    ------
+    LabError: the arm was not trained here, its training has not ended, the harness is not the last accepted one
+        of the ledger, or its files were changed since.
+    """
+    lines = [entry for entry in run.ledger() if entry.get("arm") == arm and entry.get("harness")]
+    if not lines:
+        arms = sorted({str(e["arm"]) for e in run.ledger() if e.get("arm")}) or ["none"]
+        raise LabError(f"harness: run {run.run_id} trained no arm {arm!r}; it trained {', '.join(arms)}")
+    if run.read_json(f"frozen-{arm}.json") is None:
+        raise LabError(
+            f"harness: training of arm {arm!r} in run {run.run_id} has not ended ({len(lines)} rounds so far); "
+            "finish it first, for a harness is tested when it no longer changes"
+        )
+    accepted = [entry["harness"] for entry in lines if entry.get("verdict") == "accepted"]
+    last = str(accepted[-1] if accepted else lines[-1]["harness"])  # nothing accepted: the start harness
+    if harness is not None and harness.hash != last:
+        earlier = harness.hash in {e.get(k) for e in lines for k in ("harness", "candidate")}
+        what = "an earlier or rejected candidate" if earlier else "no harness of this training"
+        raise LabError(
+            f"harness: {harness.hash[:12]} is not frozen: it is {what}; the ledger of run {run.run_id} accepted "
+            f"{last[:12]} last for arm {arm!r}"
+        )
+    kept = load_harness(run.folder / "harness" / last)
+    if kept.hash != last:
+        raise LabError(
+            f"harness: the files in {kept.path} have changed since training (hash {kept.hash[:12]}, "
+            f"ledger {last[:12]}); a harness is tested as it was accepted"
+        )
+    return kept
+
+
+def find_frozen(name: str, data: Path | str, domain: str) -> Frozen:
+    """What a user means by a harness to evaluate.
+
+    Parameters
+    ----------
+    name : ``direct`` or ``human`` (shipped), ``RUN:ARM`` of a finished training, or a harness folder inside a run.
+    data : the data folder. domain : τ²-bench domain that it is to be tested on.
+
+    Raises
+    ------
+    LabError: an unknown run, a run of another domain, or a harness that is not frozen; the reason is given.
+    """
+    if name in UNTRAINED:
+        return Frozen(name, load_harness(UNTRAINED[name] or domain))
+    runs = Path(data) / "runs"
+    run_id, _, arm = name.rpartition(":")
+    if run_id and (runs / run_id / "config.json").is_file():
+        run = RunFolder(runs / run_id)
+        found = Frozen(arm, check_frozen(run, arm), run)
+    elif Path(name).expanduser().is_dir():
+        found = _of_folder(Path(name).expanduser().resolve())
+    else:
+        known = sorted(p.parent.name for p in runs.glob("*/config.json"))
+        raise LabError(
+            f"harness: {name!r} is no RUN:ARM, no folder, and neither of {', '.join(UNTRAINED)}; "
+            f"runs: {', '.join(known[:8]) or 'none'}{' …' if len(known) > 8 else ''}"
+        )
+    trained_on = found.config.get("domain", domain)
+    if trained_on != domain:
+        raise LabError(f"domain: {found.arm} of run {_id(found)} was trained on {trained_on}, not {domain}")
+    return found
+
+
+def _id(found: Frozen) -> str:
+    return found.run.run_id if found.run else ""
+
+
+def _of_folder(folder: Path) -> Frozen:
+    """A folder ``<run>/harness/<hash>``, under the arm that froze it."""
+    run = RunFolder(folder.parent.parent)
+    loaded = load_harness(folder)
+    arms = (
+        sorted({str(e["arm"]) for e in run.ledger() if e.get("arm")})
+        if folder.parent.name == "harness"
+        else []
+    )
+    if not arms:
+        raise LabError(
+            f"harness: {folder} is not frozen: it lies in no run, so no ledger says that training accepted it; "
+            "train it first, or name RUN:ARM"
+        )
+    why: LabError | None = None
+    for arm in arms:
+        try:
+            return Frozen(arm, check_frozen(run, arm, loaded), run)
+        except LabError as error:
+            why = error
+    assert why is not None
+    raise why
+
+
+def training_block(frozen: Frozen) -> dict[str, Any]:
+    """What the run that trained a harness says about it: its summary's block, or else its round records."""
+    if frozen.run is None:
+        return {}
+    summary = frozen.run.read_json("summary.json") or {}
+    if frozen.arm in summary.get("training", {}):
+        return dict(summary["training"][frozen.arm])
+    names = sorted(
+        frozen.run.folder.glob(f"rounds/{frozen.arm}-[0-9]*/record.json"), key=lambda p: p.parent.name
+    )
+    rounds = [frozen.run.read_json(str(p.relative_to(frozen.run.folder))) for p in names]
+    rounds.sort(key=lambda r: int(r["round"]))
+    phases: dict[str, float] = {}
+    for record in rounds:
+        for phase, seconds in record["seconds"].items():
+            phases[phase] = round(phases.get(phase, 0.0) + seconds, 3)
+    return (
+        {"rounds": rounds, "phase_seconds": phases, "wall_seconds": round(sum(phases.values()), 1)}
+        if rounds
+        else {}
+    )

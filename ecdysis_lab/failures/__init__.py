@@ -1,0 +1,1 @@
+"""From trajectories to failures, their patterns, and the informative quarter."""

@@ -1,0 +1,292 @@
+"""The informative quarter: failures that add execution paths, defects and representativeness.
+
+Coverage is monotone and submodular, so the lazy greedy choice is within 1 - 1/e of the best (Nemhauser et al.
+1978; Minoux 1978). Each pick says what it adds.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ecdysis_lab.failures.coverage import WRONG, Coverage
+from ecdysis_lab.failures.transcript import shorten
+from ecdysis_lab.records import Failure, LabError, Patterns, Pick, Subset
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def budget_of(n: int, budget: int | float | None = None) -> int:
+    """Number of failures to choose: a number, a share in (0, 1), or None for a quarter rounded up; at most n.
+
+    Raises
+    ------
+    LabError: a budget that is neither.
+    """
+    if budget is None:
+        return math.ceil(n / 4)
+    if isinstance(budget, float) and 0.0 < budget < 1.0:
+        return math.ceil(n * budget - 1e-9)
+    if not isinstance(budget, bool) and budget >= 1 and float(budget).is_integer():
+        return min(int(budget), n)
+    raise LabError(f"budget must be a whole number of at least 1 or a share between 0 and 1, got {budget!r}")
+
+
+def pick_quarter(
+    failures: Sequence[Failure],
+    patterns: Patterns,
+    budget: int | float | None = None,
+    pins: Iterable[str] = (),
+    excludes: Iterable[str] = (),
+    noise_share_cap: bool = True,
+    seed: int = 0,
+    band: int = 200,
+) -> Subset:
+    """Choose the informative quarter.
+
+    Parameters
+    ----------
+    failures : all failures of the round.
+    patterns : their patterns.
+    budget : how many; see ``budget_of``.
+    pins : keys that must be in, first and in this order.
+    excludes : keys that must stay out.
+    noise_share_cap : whether noise may take at most its share of the failures; pins are never refused.
+    seed : seed of the random band and of ties in large inputs.
+    band : number of random subsets for the band; 0 for none.
+
+    Returns
+    -------
+    Subset with a gain and a reason per pick, the coverage after each, and the band of random subsets.
+
+    Raises
+    ------
+    LabError: unknown pins or excludes, a key in both, more pins than budget, or a wrong budget.
+    """
+    import numpy as np
+
+    items = sorted(failures, key=lambda f: f.key)
+    size = budget_of(len(items), budget)
+    pinned, excluded = _overrides([f.key for f in items], pins, excludes, size)
+    if not items:
+        return Subset((), 0, 0)
+    coverage = Coverage(items, patterns, seed)
+    noise = sum(label < 0 for label in coverage.labels)
+    cap = math.ceil(size * noise / len(items)) if noise_share_cap and noise < len(items) else size
+    picks = _greedy(items, patterns, coverage, size, pinned, excluded, cap)
+    order = [i for i, _ in picks]
+    return Subset(
+        picks=tuple(pick for _, pick in picks),
+        budget=size,
+        n_failures=len(items),
+        coverage=tuple(round(float(c), 4) for c in coverage.curve(order)),
+        random_band=_band(coverage, len(items), len(order), band, np.random.default_rng(seed)),
+        origin="person" if pinned or excluded else "automatic",
+    )
+
+
+def _overrides(
+    keys: Sequence[str], pins: Iterable[str], excludes: Iterable[str], size: int
+) -> tuple[list[int], set[int]]:
+    """Positions of pins (in order) and of excludes."""
+    at = {key: i for i, key in enumerate(keys)}
+    pins, excludes = list(dict.fromkeys(pins)), set(excludes)
+    for name, given in (("pins", pins), ("excludes", excludes)):
+        unknown = sorted(set(given) - set(at))
+        if unknown:
+            raise LabError(f"{name}: no failure with the key {', '.join(unknown[:5])}")
+    both = sorted(set(pins) & excludes)
+    if both:
+        raise LabError(f"pins and excludes both hold {', '.join(both[:5])}")
+    if len(pins) > size:
+        raise LabError(f"pins: {len(pins)} are more than the budget of {size}; raise the budget or drop some")
+    return [at[key] for key in pins], {at[key] for key in excludes}
+
+
+def _greedy(
+    items: Sequence[Failure],
+    patterns: Patterns,
+    coverage: Coverage,
+    size: int,
+    pinned: Sequence[int],
+    excluded: set[int],
+    cap: int,
+) -> list[tuple[int, Pick]]:
+    """Positions and picks in the order chosen."""
+    sizes = {p.id: len(p.members) for p in patterns.patterns}
+    picks: list[tuple[int, Pick]] = []
+    noise = 0
+
+    def take(i: int, by_hand: bool) -> None:
+        nonlocal noise
+        reason = ("Pinned by hand; it " if by_hand else "It ") + _reason(coverage, patterns, i)
+        picks.append((i, Pick(items[i].key, round(coverage.gain(i), 6), reason)))
+        coverage.add(i)
+        noise += coverage.labels[i] < 0
+
+    for i in pinned:
+        take(i, True)
+    # Ties go to the larger pattern, then to the key, so that the choice is the same everywhere.
+    rest = [i for i in range(len(items)) if i not in excluded and i not in set(pinned)]
+    heap = [(-coverage.gain(i), -sizes.get(coverage.labels[i], 0), i) for i in rest]
+    heapq.heapify(heap)
+    while heap and len(picks) < size:
+        _, weight, i = heapq.heappop(heap)
+        if coverage.labels[i] < 0 and noise >= cap:
+            continue
+        gain = coverage.gain(i)  # gains only fall: if it still leads, it is the best
+        if heap and (-gain, weight, i) > heap[0]:
+            heapq.heappush(heap, (-gain, weight, i))
+        else:
+            take(i, False)
+    return picks
+
+
+def _reason(coverage: Coverage, patterns: Patterns, i: int) -> str:
+    """What a pick adds, as the end of a sentence."""
+    steps, _, closer = coverage.parts(i)
+    label = coverage.labels[i]
+    where = f"pattern {label}"
+    new = {what for _, what in coverage.pairs[i] - coverage.seen_pairs if what}
+    wrong = [w.removeprefix(WRONG) for w in new if w.startswith(WRONG)]
+    checks = ", ".join(sorted(w for w in new if not w.startswith(WRONG)))
+    said = []
+    if label >= 0 and not coverage.seen_by_label[label]:
+        with_check = f" with the failed check {checks}" if checks else ""
+        said.append(f"opens {where} ({patterns.patterns[label].name}){with_check}")
+    else:
+        said += [f"adds the failed check {checks} to {where}"] if checks else []
+        at = f"shows {where} in a new way" if label >= 0 else "fits no pattern"
+        said += [f"{at} ({shorten(w, 60)})" for w in wrong]
+    if steps:
+        example = min(coverage.steps[i] - coverage.seen_steps, key=_oddness)
+        shown = "ending without any call" if example == ("<start>", "<end>") else " → ".join(example)
+        said.append(f"adds {steps} new tool step{'s' if steps > 1 else ''}, e.g. {shown}")
+    if closer >= 0.005:
+        said.append(f"stands for {closer:.0%} more of all failures")
+    if not said:
+        return f"repeats what is covered of {where if label >= 0 else 'noise'}; it fills the budget."
+    placed = "" if any(where in s for s in said) or label < 0 else f" ({where})"
+    return ", ".join(said[:-1]) + (" and " if len(said) > 1 else "") + said[-1] + placed + "."
+
+
+def _oddness(step: tuple[str, str]) -> tuple[bool, bool, tuple[str, str]]:
+    """Sort key: steps into an error or refusal are the best examples, those at the ends the worst."""
+    return (not step[1].endswith((":error", ":refused")), "<" in "".join(step), step)
+
+
+def _band(
+    coverage: Coverage, n: int, size: int, rounds: int, rng: np.random.Generator
+) -> tuple[tuple[float, float, float], ...]:
+    """Per pick the 5th percentile, median and 95th percentile of the coverage of random orders."""
+    import numpy as np
+
+    if rounds < 1 or size < 1:
+        return ()
+    curves = np.stack([coverage.curve(rng.permutation(n)[:size].tolist()) for _ in range(rounds)])
+    low, middle, high = np.percentile(curves, [5, 50, 95], axis=0)
+    return tuple(
+        (round(float(a), 4), round(float(b), 4), round(float(c), 4))
+        for a, b, c in zip(low, middle, high, strict=True)
+    )
+
+
+def random_quarter(failures: Sequence[Failure], budget: int | float | None = None, seed: int = 0) -> Subset:
+    """A random subset of the same size, for comparison; origin ``"random"``."""
+    import numpy as np
+
+    keys = sorted(f.key for f in failures)
+    size = budget_of(len(keys), budget)
+    chosen = np.random.default_rng(seed).permutation(len(keys))[:size]
+    picks = tuple(Pick(keys[i], 0.0, "Drawn at random.") for i in chosen.tolist())
+    return Subset(picks, size, len(keys), origin="random")
+
+
+def all_failures(failures: Sequence[Failure]) -> Subset:
+    """Every failure; origin ``"all"``."""
+    picks = tuple(Pick(f.key, 0.0, "All failures are taken.") for f in sorted(failures, key=lambda f: f.key))
+    return Subset(picks, len(picks), len(picks), origin="all")
+
+
+def identity_of(failure: Failure) -> dict[str, Any]:
+    """What a pick means beyond its key: the same trial in a later harness has the same identity."""
+    trial = failure.trajectory.trial
+    return {"benchmark": trial.benchmark, "task_id": trial.task_id, "model": trial.model, "seed": trial.seed}
+
+
+def read_picks(path: Path | str) -> dict[str, dict[str, Any]]:
+    """Picks of a ``subset.json``: key -> identity (see ``identity_of``), empty where the file has none.
+
+    Raises
+    ------
+    LabError: no such file, no JSON, no picks in it, or a pick without a key.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise LabError(f"subset: no such file {path}; give a subset.json that the picker saved")
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        keys = [str(pick["key"]) for pick in found["picks"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise LabError(f"subset: {path} is no subset.json of the picker ({error!r})") from None
+    if not keys:
+        raise LabError(f"subset: {path} holds no pick")
+    trials = found.get("trials")
+    return {key: dict(trials.get(key, {})) if isinstance(trials, dict) else {} for key in keys}
+
+
+def from_file(path: Path | str, failures: Sequence[Failure], otherwise: Subset | None = None) -> Subset:
+    """The subset that a person saved with the picker, for the failures at hand.
+
+    Parameters
+    ----------
+    path : ``subset.json``.
+    failures : failures of this round. A pick is found by its key, or, where the harness has changed since, by
+        benchmark, task, model and seed.
+    otherwise : what to take where none of the picks fails here, as may be in a later round; None raises.
+
+    Returns
+    -------
+    Subset of origin ``"person"``, in the order of the file; ``budget`` counts the picks of the file.
+
+    Raises
+    ------
+    LabError: a file that is missing or no subset, or (without ``otherwise``) none of its picks among the failures.
+
+    Warns
+    -----
+    UserWarning: picks that are not among the failures of this round; the first ones are named.
+    """
+    wanted = read_picks(path)
+    keys = {f.key for f in failures}
+    alike: dict[str, list[str]] = defaultdict(list)
+    for failure in failures:
+        alike[json.dumps(identity_of(failure), sort_keys=True)].append(failure.key)
+    picks: dict[str, Pick] = {}
+    missing = []
+    for key, identity in wanted.items():
+        same = [key] if key in keys else alike.get(json.dumps(identity, sort_keys=True), [])
+        found = next((k for k in same if k not in picks), None)
+        if found is None:
+            missing.append(key)
+        else:
+            now = "" if found == key else " before the harness changed"
+            picks[found] = Pick(found, 0.0, f"Picked by a person{now}.")
+    if missing:
+        few = ", ".join(missing[:3])
+        said = (
+            f"{path}: {len(picks)} of {len(wanted)} picks are among the {len(failures)} failures; not {few}"
+        )
+        if not picks and otherwise is None:
+            raise LabError(f"subset: {said}; pick from this run, with the same model, tasks and seed")
+        warnings.warn(said if picks else f"{said}; taking the {otherwise.origin} subset", stacklevel=2)  # type: ignore[union-attr]
+    if not picks and otherwise is not None:
+        return otherwise
+    return Subset(tuple(picks.values()), len(wanted), len(failures), origin="person")

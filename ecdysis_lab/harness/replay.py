@@ -1,0 +1,172 @@
+"""Replay: what another harness would have refused, changed or shown in a recorded trajectory.
+
+The model is not asked: its recorded messages are judged by the candidate on a live environment that is brought
+through the same calls. Needed by the legal-action gate and by behaviour-aware reuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ecdysis_lab.harness.agent import HarnessedAgent
+from ecdysis_lab.harness.seat import Seat, tool_key
+from ecdysis_lab.harness.source import Harness
+from ecdysis_lab.hooks import Allow, Call, Done, Refuse, Rewrite, Verdict
+from ecdysis_lab.hooks.verdicts import NOTE, REFUSED, REPLY_STOPPED
+from ecdysis_lab.records import Benchmark, Intervention, Message, Trajectory
+
+NOT_THIS_ONE = "another call of the same message was refused"  # what the agent is told of its other calls
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One executed call (or sent reply) that the harness would have refused or altered.
+
+    Parameters
+    ----------
+    step : index into the recorded ``context``. what : ``"refused"`` or ``"altered"``.
+    act : the call or reply. rule : the rule that decided. reason : what the model would have been told.
+    """
+
+    step: int
+    what: str
+    act: str
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replay found.
+
+    Parameters
+    ----------
+    key : trial key. calls : executed calls that were judged.
+    differences : newly refused or altered acts.
+    unchanged : whether every byte that the model would see is the same, so that its result can be reused.
+    faults : harness faults on the way.
+    acts : what its hooks said beyond letting pass, as (step, hook, text); two harnesses are compared by it.
+    """
+
+    key: str
+    calls: int
+    differences: tuple[Difference, ...]
+    unchanged: bool
+    faults: tuple[Intervention, ...]
+    acts: tuple[tuple[int, str, str], ...] = ()
+
+
+class _Walk:
+    def __init__(self, trajectory: Trajectory, harness: Harness, benchmark: Benchmark, seat: Seat) -> None:
+        self.trajectory, self.seat = trajectory, seat
+        self.agent = HarnessedAgent("replay", harness, seat)
+        self.environment = benchmark.environment(trajectory.trial.task_id)
+        own = trajectory.messages if trajectory.context else ()  # imported ones: what was seen is what ran
+        self.executed = {c.id: c for m in own for c in m.calls}
+        self.results = {m.call_id: m for m in own if m.role == "tool"}
+        acts = trajectory.interventions
+        self.gave_way = {i.step for i in acts if i.action == "pass_through"}
+        self.sent = {i.step: str(i.after) for i in acts if (i.hook, i.action) == ("on_reply", "rewrite")}
+        self.differences: list[Difference] = []
+        self.acts: list[tuple[int, str, str]] = []
+        self.pending: dict[str, Call] = {}  # calls of the latest message, as they ran
+        self.same, self.calls, self.opened = True, 0, False
+
+    def run(self) -> Replay:
+        self.agent.start(self.environment)
+        try:
+            context = self.trajectory.context or self.trajectory.messages
+            greeted = bool(self.seat.greeting) and bool(context) and context[0].content == self.seat.greeting
+            for step, message in enumerate(context[int(greeted) :], int(greeted)):
+                self._step(step, message, context)
+        finally:
+            self.agent.close()
+        same = self.same and not self.differences and self.agent.shown == self.trajectory.shown
+        faults = tuple(i for i in self.agent.interventions if i.action == "fault")
+        found, acts = tuple(self.differences), tuple(self.acts)
+        return Replay(self.trajectory.key, self.calls, found, same and not faults, faults, acts)
+
+    def _step(self, step: int, message: Message, context: Sequence[Message]) -> None:
+        if message.role == "user" and not (message.content or "").startswith((REPLY_STOPPED, "[system]")):
+            if not self.opened:
+                self.agent._open(message.content or "")
+                self.opened = True
+            self.agent.host.add_message("user", message.content or "")
+        elif message.role == "assistant":
+            answers = [m.content or "" for m in context[step + 1 : step + 1 + max(1, len(message.calls))]]
+            if not any(a.startswith("[system]") for a in answers):  # malformed calls were judged by no hook
+                self._judge(step, message, answers)
+        elif message.role == "tool" and not (message.content or "").startswith(REFUSED):
+            self._observe(message)
+        self.agent.context.append(message)
+
+    def _judge(self, step: int, message: Message, answers: Sequence[str]) -> None:
+        """One message by the candidate; ``answers`` are what followed it in the recorded context."""
+        ran = [self.executed.get(c.id, c) for c in message.calls]
+        self.pending = {c.id: c for c in ran}
+        verdicts = self.agent._judge(message)
+        hook = self.agent._hook(message)
+        self.acts += [(step, hook, str(v)) for v in verdicts if not isinstance(v, Allow)]
+        if any(a.startswith((REFUSED, REPLY_STOPPED)) for a in answers):
+            for verdict, answer in zip(verdicts, answers, strict=False):
+                told = f"{verdict.reason} {verdict.option}" if isinstance(verdict, Refuse) else NOT_THIS_ONE
+                self.same &= told in answer
+            return
+        for n, verdict in enumerate(verdicts):
+            if isinstance(verdict, Refuse) and step in self.gave_way:
+                verdict = Allow()  # refused as often as then, it would go through as it did then
+            if message.calls:
+                self._compare_call(step, verdict, message.calls[n], ran[n])
+            else:
+                self._compare_reply(step, verdict, message.content or "")
+        if not message.calls and message.content:
+            self.agent.host.add_message("assistant", self.sent.get(step, message.content))
+
+    def _compare_call(self, step: int, verdict: Verdict, call: Call, ran: Call) -> None:
+        arguments = call.arguments
+        if isinstance(verdict, Rewrite) and verdict.arguments is not None:
+            arguments = verdict.arguments
+        result = self.results.get(call.id)
+        if result is not None and result.error:  # what the environment rejected may change
+            self.same &= not isinstance(verdict, Refuse) and arguments == ran.arguments
+        elif isinstance(verdict, Refuse):
+            self._differs(step, "refused", tool_key(call), verdict, f"{verdict.reason} {verdict.option}")
+        elif arguments != ran.arguments:
+            self._differs(step, "altered", tool_key(call), verdict, f"{ran.arguments} → {arguments}")
+
+    def _compare_reply(self, step: int, verdict: Verdict, text: str) -> None:
+        then, act = self.sent.get(step, text), f"reply: {text[:120]}"
+        now = verdict.text if isinstance(verdict, Rewrite) and verdict.text else text
+        if isinstance(verdict, Refuse):
+            self._differs(step, "refused", act, verdict, f"{verdict.reason} {verdict.option}")
+        elif now != then:
+            self._differs(step, "altered", act, verdict, now[:200])
+
+    def _differs(self, step: int, what: str, act: str, verdict: Verdict, reason: str) -> None:
+        self.differences.append(Difference(step, what, act, verdict.rule, reason))
+
+    def _observe(self, message: Message) -> None:
+        """Bring the environment through the call, and compare the harness's note with the recorded one."""
+        call = self.pending.get(message.call_id, Call(message.name, {}, message.call_id))
+        recorded = self.results.get(message.call_id, message)
+        self.calls += 1
+        self.environment.call(call)
+        text = recorded.content or ""
+        done = Done(call, text, recorded.error)
+        self.agent.host.add_done(done)
+        note = self.agent._noted(done)
+        if note:
+            self.acts.append((len(self.agent.context), "observe", note))
+        noted = (message.content or "").partition("\n" + NOTE)[2]
+        self.same &= (note or "") == noted
+
+
+def replay(trajectory: Trajectory, harness: Harness, benchmark: Benchmark, seat: Seat) -> Replay:
+    """Judge a recorded trajectory by another harness.
+
+    Parameters
+    ----------
+    trajectory : what happened. harness : the candidate. benchmark, seat : where it happened.
+    """
+    return _Walk(trajectory, harness, benchmark, seat).run()

@@ -1,0 +1,63 @@
+"""Registry of editors: short name -> dotted path of a class; any dotted path works too."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+from ecdysis_lab.records import Editor, LabError
+
+REGISTRY: dict[str, str] = {
+    "rules": "ecdysis_lab.review.editors.rules:RulesEditor",
+    "opencode": "ecdysis_lab.review.editors.opencode:OpenCodeEditor",
+    "litellm": "ecdysis_lab.review.editors.litellm:LiteLLMEditor",
+}
+SERVER_KEY = "OPENAI_API_KEY"  # what LiteLLM sends to the server of an ``openai/`` model, and to no other
+
+
+def load(name: str, **options: Any) -> Editor:
+    """An editor by name.
+
+    Parameters
+    ----------
+    name : a key of ``REGISTRY``, or ``"package.module:Class"``. options : for its constructor.
+
+    Raises
+    ------
+    LabError: unknown name, or nothing at the dotted path; the choices are listed.
+    """
+    path = REGISTRY.get(name, name)
+    if ":" not in path:
+        raise LabError(f"editor: unknown {name!r}; choose one of {', '.join(REGISTRY)} or give module:Class")
+    module, _, attribute = path.partition(":")
+    try:
+        kind = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as why:
+        raise LabError(f"editor: nothing at {path!r} ({why}); choose one of {', '.join(REGISTRY)}") from None
+    made: Editor = kind(**options)
+    return made
+
+
+def for_run(name: str, model: str, api_base: str | None = None, budget: Any = None) -> Editor:
+    """An editor for a training run; editors with a model use the run's review model.
+
+    Parameters
+    ----------
+    name : as for :func:`load`. model, api_base : LiteLLM name of the review model and its server.
+    budget : shared budget of the run.
+
+    Raises
+    ------
+    LabError: unknown name, or an editor that needs a model with a simulated one.
+    """
+    key = SERVER_KEY if model.startswith("openai/") and os.environ.get(SERVER_KEY) else None
+    options: dict[str, dict[str, Any]] = {
+        "opencode": {"model": model, "api_base": api_base, "api_key_env": key},
+        "litellm": {"model": model, "api_base": api_base, "budget": budget},
+    }
+    if name in options and model.startswith("sim/"):
+        raise LabError(
+            f"editor {name!r} needs a real review model, got {model!r}; or choose the editor rules"
+        )
+    return load(name, **options.get(name, {}))

@@ -1,0 +1,286 @@
+"""The editor that is a real coding agent: OpenCode, headless, shut into a staging folder.
+
+It gets a folder with only the harness, SPEC.md and CONTRACT.md; files there may be edited, and everything else (shell,
+web, other folders, sub-agents) is denied by its own permission rules. It runs with its own configuration and state
+folders, which are removed, with closed stdin and an environment of a few named variables, as a process group of its
+own that is killed at the time limit. Its permission rules are no sandbox: they stop what the model asks for, not a
+fault of the program.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ecdysis_lab.harness import load_harness
+from ecdysis_lab.models.errors import PermanentError, redact
+from ecdysis_lab.records import Candidate, LabError, Spec, Usage
+from ecdysis_lab.review.debate import prompt
+from ecdysis_lab.review.editors import staging
+from ecdysis_lab.review.editors.watch import Line, watched
+
+TESTED = "1.18.33"
+OLDEST = (1, 1, 1)  # since then `permission` holds all rules
+INSTALL = f"`npm install -g opencode-ai@{TESTED}` brings it"
+PROVIDER, KEY = "lab", "ECDYSIS_EDITOR_KEY"
+ERRORS_IN_A_ROW = 4  # OpenCode itself repeats a failed request for as long as one lets it
+PASSED_ON = ("PATH", "LANG", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
+SWITCHES = (
+    "AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "PROJECT_CONFIG", "CLAUDE_CODE", "SHARE", "DEFAULT_PLUGINS",
+    "EXTERNAL_SKILLS", "TERMINAL_TITLE",
+)  # fmt: skip
+MESSAGES = 10  # denials named in the notes
+
+
+class OpenCodeEditor:
+    """Runs OpenCode once per edit against an OpenAI-compatible server.
+
+    Parameters
+    ----------
+    model : the server's name of the model; LiteLLM's prefix ``openai/`` is taken off.
+    api_base : URL of the server, ending in ``/v1`` as a rule.
+    api_key_env : environment variable that holds the key; None for a server without one. The key reaches no file.
+    timeout_seconds : wall clock of one edit.
+    binary : name or path of the program.
+    usd_per_token : price of a prompt and of a completion token; without it the cost is unknown.
+    context_tokens : the model's context window; OpenCode shortens its conversation before it is full.
+
+    Raises
+    ------
+    LabError: an option is missing, the key's variable is not set, or the program is missing or of a version that
+        takes another configuration.
+    """
+
+    name = "opencode"
+
+    def __init__(
+        self,
+        model: str = "",
+        api_base: str | None = None,
+        api_key_env: str | None = None,
+        timeout_seconds: float = 600.0,
+        binary: str = "opencode",
+        usd_per_token: tuple[float, float] | None = None,
+        context_tokens: int = 128_000,
+    ) -> None:
+        for option, value in (("model", model), ("api_base", api_base)):
+            if not value:
+                raise LabError(
+                    f"editor opencode: {option} is not set; it needs model and api_base of a server"
+                )
+        if api_key_env and not os.environ.get(api_key_env):
+            raise LabError(f"editor opencode: api_key_env names {api_key_env}; set it in the environment")
+        self.model, self.api_base, self.api_key_env = model.removeprefix("openai/"), api_base, api_key_env
+        self.timeout_seconds, self.usd_per_token = timeout_seconds, usd_per_token
+        self.limit = {"context": context_tokens, "output": min(16_384, context_tokens // 4)}
+        self.program = _program(binary)
+
+    def edit(self, harness: Path, spec: Spec, out: Path, feedback: str = "") -> Candidate:
+        """Edit a copy of the harness once; the events are kept beside ``out`` as ``<out>.editor.jsonl``.
+
+        Parameters
+        ----------
+        harness : folder of the current harness. spec : what to change. out : folder to create.
+        feedback : a gate's reason against an earlier candidate.
+
+        Raises
+        ------
+        ecdysis_lab.models.errors.PermanentError: the server refused the key.
+        LabError: ``out`` already holds something.
+        """
+        parent = load_harness(harness)
+        with _folders() as root:
+            stage = root / "harness"
+            staging.stage(parent, spec, feedback, stage)
+            log = self._run(root, stage)
+            files, notes = staging.collect(stage, spec, feedback)
+        staging.keep_transcript(out, log.events, self._key)
+        if log.refused_key:
+            key = self.api_key_env or "api_key_env"
+            raise PermanentError(f"editor opencode: the server refused the key ({log.failure}); set {key}")
+        edit = staging.Edit(files, log.usage(self.usd_per_token), (*log.denied, *notes), log.failure)
+        return staging.candidate(parent, edit, out, self.name)
+
+    @property
+    def _key(self) -> str | None:
+        return os.environ.get(self.api_key_env) if self.api_key_env else None
+
+    def _run(self, root: Path, stage: Path) -> _Log:
+        (root / "config/opencode/opencode.json").write_text(json.dumps(self._config()), encoding="utf-8")
+        # With a title given, OpenCode does not spend a call of its own on one.
+        command = [self.program, "run", "--pure", "--format", "json", "--title", "harness edit"]
+        command += ["--print-logs", "--log-level", "ERROR", "--model", f"{PROVIDER}/model"]
+        command += [f"{prompt('editor')}\n\n{prompt('editor_opencode')}"]
+        env = _environment(root) | ({KEY: self._key} if self._key else {})
+        log, began = _Log(secret=self._key), time.monotonic()
+        with closing(watched(command, stage, env, self.timeout_seconds)) as lines:
+            for line in lines:
+                log.read(line)
+                if log.failure:
+                    break  # closing ends the process group
+        log.seconds = time.monotonic() - began
+        return log
+
+    def _config(self) -> dict[str, Any]:
+        options = {"baseURL": self.api_base} | ({"apiKey": f"{{env:{KEY}}}"} if self.api_key_env else {})
+        model = {"id": self.model, "name": self.model, "tool_call": True, "limit": self.limit}
+        provider = {
+            "npm": "@ai-sdk/openai-compatible",
+            "name": PROVIDER,
+            "options": options,
+            "models": {"model": model},
+        }
+        allowed = dict.fromkeys(("read", "edit", "glob", "grep", "list"), "allow")
+        denied = dict.fromkeys(("bash", "webfetch", "websearch", "task", "external_directory"), "deny")
+        return {
+            "autoupdate": False,
+            "share": "disabled",
+            "snapshot": False,
+            "model": f"{PROVIDER}/model",
+            "small_model": f"{PROVIDER}/model",
+            "enabled_providers": [PROVIDER],
+            "provider": {PROVIDER: provider},
+            "permission": {"*": "deny", **allowed, **denied},
+        }
+
+
+@dataclass
+class _Log:
+    """What OpenCode reported, read line by line."""
+
+    secret: str | None = None
+    events: list[str] = field(default_factory=list)
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    steps: int = 0
+    errors: int = 0
+    errors_in_a_row: int = 0
+    denied: list[str] = field(default_factory=list)
+    failure: str = ""
+    refused_key: bool = False
+    last_words: str = ""
+    seconds: float = 0.0
+
+    def usage(self, usd_per_token: tuple[float, float] | None) -> Usage:
+        """Tokens of the steps that ended; a request that failed reports none."""
+        cost = None
+        if usd_per_token:
+            cost = self.prompt_tokens * usd_per_token[0] + self.completion_tokens * usd_per_token[1]
+        return Usage(
+            calls=self.steps,
+            prompt_tokens=self.prompt_tokens,
+            completion_tokens=self.completion_tokens,
+            cost_usd=cost,
+            seconds=self.seconds,
+            attempts=self.steps + self.errors,
+        )
+
+    def read(self, line: Line) -> None:
+        """Take in one line of its output, or the way it ended."""
+        if line.source == "stdout":
+            self._event(line.text)
+        elif line.source == "stderr":
+            self._logged(line.text)
+        elif line.text and not self.failure:
+            said = redact(staging.scrub(self.last_words, self.secret))
+            self.failure = f"opencode: {line.text}" + (f" ({said})" if said else "")
+
+    def _event(self, text: str) -> None:
+        try:
+            event = json.loads(text)
+        except ValueError:
+            return  # a banner
+        self.events.append(text)
+        part = event.get("part") or {}
+        if event.get("type") == "step_finish":
+            tokens = part.get("tokens") or {}
+            cache = tokens.get("cache") or {}
+            self.prompt_tokens += tokens.get("input", 0) + cache.get("read", 0) + cache.get("write", 0)
+            self.completion_tokens += tokens.get("output", 0) + tokens.get("reasoning", 0)
+            self.steps, self.errors_in_a_row = self.steps + 1, 0
+        elif event.get("type") == "tool_use" and (part.get("state") or {}).get("status") == "error":
+            self._tool_error(str(part.get("tool")), part["state"])
+        elif event.get("type") == "error":
+            error = event.get("error") or {}
+            data = error.get("data") or {}
+            self.refused_key = data.get("statusCode") in (401, 403)
+            self._fail(str(data.get("message") or error.get("name") or error))
+
+    def _tool_error(self, tool: str, state: dict[str, Any]) -> None:
+        error, asked = str(state.get("error")), state.get("input") or {}
+        if "prevents you from using" not in error and "unavailable tool" not in error:
+            return  # e.g. a text to replace that is not there: the model sees it and goes on
+        what = str(next((asked[k] for k in ("filePath", "command", "path", "url") if k in asked), ""))[:120]
+        if len(self.denied) < MESSAGES:
+            self.denied.append(staging.scrub(f"denied: {tool} {what}".rstrip(), self.secret))
+
+    def _logged(self, text: str) -> None:
+        if 'message="stream error"' not in text:
+            self.last_words = text.strip() or self.last_words
+            return
+        self.errors, self.errors_in_a_row = self.errors + 1, self.errors_in_a_row + 1
+        found = re.search(r'error\.error="((?:[^"\\]|\\.)*)"', text)
+        if self.errors_in_a_row >= ERRORS_IN_A_ROW:
+            self._fail(f"{found[1] if found else 'no answer'} ({self.errors_in_a_row} times in a row)")
+
+    def _fail(self, why: str) -> None:
+        self.failure = f"opencode: the model did not answer: {redact(staging.scrub(why, self.secret))}"
+
+
+@contextmanager
+def _folders() -> Iterator[Path]:
+    """State folders and a place for the staging folder, removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="ecdysis-opencode-") as made:
+        root = Path(made).resolve()
+        for name in ("home", "tmp", "data", "state", "cache", "config/opencode/node_modules"):
+            (root / name).mkdir(parents=True)
+        # OpenCode installs its plug-in kit from npm into a configuration folder that does not seem to have it.
+        lock = {"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}
+        (root / "config/opencode/package-lock.json").write_text(json.dumps(lock), encoding="utf-8")
+        yield root
+
+
+def _environment(root: Path) -> dict[str, str]:
+    """The few variables that OpenCode gets; none of them is a key."""
+    env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    env |= {f"XDG_{name.upper()}_HOME": str(root / name) for name in ("config", "data", "state", "cache")}
+    env |= {f"OPENCODE_DISABLE_{name}": "1" for name in SWITCHES}
+    return env | {"HOME": str(root / "home"), "TMPDIR": str(root / "tmp")}
+
+
+@functools.cache
+def _program(binary: str) -> str:
+    """Path of an OpenCode whose version takes our configuration."""
+    path = shutil.which(binary)
+    if path is None:
+        raise LabError(f"editor opencode: there is no program {binary!r} on the PATH; {INSTALL}")
+    path = os.path.abspath(path)
+    with _folders() as root:
+        try:
+            asked = subprocess.run(
+                [path, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120,
+                env=_environment(root), cwd=root,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as why:
+            raise LabError(f"editor opencode: {binary!r} does not run ({why}); {INSTALL}") from None
+    found = re.search(r"(\d+)\.(\d+)\.(\d+)", asked.stdout)
+    version = tuple(int(number) for number in found.groups()) if found else ()
+    if asked.returncode != 0 or not OLDEST <= version < (2,):
+        said = (
+            found[0] if found else (asked.stdout + asked.stderr).strip()[:100] or f"exit {asked.returncode}"
+        )
+        raise LabError(
+            f"editor opencode: {binary!r} reports version {said!r}; 1.1.1 to 1.x is understood; {INSTALL}"
+        )
+    return path

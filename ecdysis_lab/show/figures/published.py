@@ -1,0 +1,180 @@
+"""Published figures beside measured ones, in panels of their own and never mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ecdysis_lab.records import LabError
+from ecdysis_lab.show.figures.frames import gains_frame
+from ecdysis_lab.show.figures.labels import count, spread, trials_text
+from ecdysis_lab.show.figures.style import (
+    INK,
+    SOFT,
+    arm_axis,
+    arm_colour,
+    arm_order,
+    axis,
+    base,
+    mark_simulated,
+    need,
+    note,
+    panel,
+    simulated,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+
+PUBLISHED = Path(__file__).resolve().parents[3] / "data" / "reference"
+NAMES = {"pass^3": "Pass^3", "accuracy": "accuracy", "pass@3": "Pass@3"}
+SYMBOLS = {"pass^3": "diamond", "accuracy": "circle", "pass@3": "triangle-right"}
+NEAR = 9.0  # points that the values over the marks stay apart
+
+
+def reference(frame_measured: pd.DataFrame, frame_published: pd.DataFrame) -> go.Figure:
+    """Measured metrics beside the published ones.
+
+    Parameters
+    ----------
+    frame_measured : columns arm, metric (``accuracy``, ``pass@3``, ``pass^3``), value in [0, 1], source;
+        optional n_models, n_tasks, n_trials, simulated; as ``measured_frame`` makes it.
+    frame_published : columns arm, metric, value, source; as ``published_frame`` makes it.
+
+    Returns
+    -------
+    Figure with published values on the left (hollow marks, grey ground) and measured ones on the right
+    (filled marks), one row an arm, one scale.
+
+    Raises
+    ------
+    LabError: a missing column, or no row.
+    """
+    from plotly.subplots import make_subplots
+
+    for frame in (frame_measured, frame_published):
+        need(frame, ("arm", "metric", "value", "source"), "reference")
+    arms = arm_order([*frame_measured["arm"], *frame_published["arm"]])
+    fig = make_subplots(1, 2, shared_yaxes=True, horizontal_spacing=0.06)
+    notes: list[dict[str, Any]] = []
+    for n, frame, word in ((1, frame_published, "Published"), (2, frame_measured, "Measured here")):
+        notes.append(note(_heading(frame, word), **panel(n)[2], yshift=2, font={"size": 14, "color": INK}))
+        for y, arm in enumerate(arms):
+            notes += _row(fig, frame[(frame["arm"] == arm) & frame["value"].notna()], y, n)
+    ground = {"type": "rect", "fillcolor": "#F1F3F4", "line": {"width": 0}, "layer": "below"}
+    fig.add_shape(**ground, xref="x domain", yref="y domain", x0=0, x1=1, y0=0, y1=1)
+    fig.update_yaxes(arm_axis(arms))
+    fig.update_xaxes(axis("share (%)", range=[-4, 104], tickvals=[0, 25, 50, 75, 100]))
+    fig.update_xaxes(gridcolor="white", row=1, col=1)
+    key = "◆ Pass^3   ● accuracy   ▶ Pass@3   Models and tasks differ: compare the order, not the values."
+    fig.update_layout(base("Published beside measured", key, l=156, t=138), annotations=notes)
+    if simulated(frame_measured):
+        mark_simulated(fig, "{title} ({mark})", x0=0.55)
+    return fig
+
+
+def _row(fig: go.Figure, rows: pd.DataFrame, y: int, n: int) -> list[dict[str, Any]]:
+    """Draw the metrics of one arm on one line; returns their values as annotations."""
+    at, refs, _ = panel(n)
+    if rows.empty:
+        return [note("not run", x=50, y=y, font={"size": 12, "color": SOFT}, **refs)]
+    hollow, arm, colour = n == 1, rows["arm"].iloc[0], arm_colour(rows["arm"].iloc[0])
+    known = {m: 100 * float(v) for m, v in zip(rows["metric"], rows["value"])}
+    values = {m: known[m] for m in NAMES if m in known}
+    line = {"color": colour, "width": 2, "dash": "dot" if hollow else "solid"}
+    ends = {"x": [min(values.values()), max(values.values())], "y": [y, y], "line": line}
+    traces: list[dict[str, Any]] = [{"type": "scatter", "mode": "lines", "hoverinfo": "skip", **ends, **at}]
+    for metric, value in values.items():
+        fill = "white" if hollow else colour
+        look = {"symbol": SYMBOLS[metric], "size": 13, "color": fill, "line": {"color": colour, "width": 2}}
+        told = f"{arm}: {NAMES[metric]} %{{x:.2f}}%<extra></extra>"
+        point = {"x": [value], "y": [y], "marker": look, "hovertemplate": told, "cliponaxis": False}
+        traces.append({"type": "scatter", "mode": "markers", **point, **at})
+    fig.add_traces(traces)
+    spots = spread(list(values.values()), NEAR)
+    over = max(0.0, max(spots) - 100)
+    words = {"yshift": 17, "font": {"size": 12, "color": INK}}
+    return [note(f"{v:.1f}", x=x - over, y=y, **words, **refs) for v, x in zip(values.values(), spots)]
+
+
+def _heading(frame: pd.DataFrame, word: str) -> str:
+    source = ", ".join(dict.fromkeys(frame["source"]))
+    if {"n_models", "n_tasks", "n_trials"} <= set(frame.columns):
+        source += f": {count(int(frame['n_models'].max()), 'model')}, {trials_text(frame)} each"
+    return f"<b>{word}</b><br><span style='color:{SOFT};font-size:12px'>{source}</span>"
+
+
+def published_frame(folder: Path = PUBLISHED) -> pd.DataFrame:
+    """Published results of the paper by arm, from ``data/reference/arms.csv``.
+
+    Returns
+    -------
+    DataFrame with columns arm, metric (``accuracy``, ``pass@3``, ``pass^3``), value, source.
+
+    Raises
+    ------
+    LabError: the file is not there.
+    """
+    import pandas as pd
+
+    path = folder / "arms.csv"
+    if not path.is_file():
+        raise LabError(
+            f"published figures are read from arms.csv in the reference folder; not found in {folder}"
+        )
+    frame = pd.read_csv(path)
+    scope = frame["models"].astype(str) + " models, " + frame["task_sets"].str.replace("+", " and ")
+    frame = frame.assign(value=frame["value_percent"] / 100, source=frame["source"] + ": " + scope)
+    return frame[["arm", "metric", "value", "source"]]
+
+
+def measured_frames(summaries: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """``measured_frame`` over several summaries: means over them, each metric only where every one has it."""
+    import pandas as pd
+
+    frames = [measured_frame(s) for s in summaries]
+    if len(frames) == 1:
+        return frames[0]
+    found = pd.concat(frames, ignore_index=True)
+    groups = found.groupby(["arm", "metric"], sort=False)
+    mean = groups.agg(value=("value", "mean"), times=("value", "size"), n_models=("n_models", "max"),
+                      n_tasks=("n_tasks", "max"), n_trials=("n_trials", "max"), n_seeds=("n_seeds", "max"),
+                      simulated=("simulated", "any")).reset_index()  # fmt: skip
+    names = ", ".join(dict.fromkeys(str(s["benchmark"]).rpartition("/")[2] for s in summaries))
+    return (
+        mean[mean["times"] == len(frames)]
+        .drop(columns="times")
+        .assign(source=f"{len(frames)} sets ({names})")
+    )
+
+
+def _source(summary: Mapping[str, Any]) -> str:
+    ids = summary.get("run_ids") or [summary["run_id"]]
+    return f"run {ids[0]}" if len(ids) == 1 else f"{len(ids)} runs"
+
+
+def measured_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
+    """Measured means over the models of a run, in the shape of ``published_frame``.
+
+    Returns
+    -------
+    DataFrame with columns arm, metric, value, source, n_models, n_tasks, n_trials, n_seeds, simulated. A metric that
+    is None for any model of an arm is left out.
+    """
+    import pandas as pd
+
+    rows = []
+    for arm, group in gains_frame(summary).groupby("arm", sort=False):
+        for metric, column in (("accuracy", "accuracy"), ("pass@3", "pass_at_3"), ("pass^3", "pass_hat_3")):
+            if group[column].notna().all():
+                row = {"arm": arm, "metric": metric, "value": group[column].astype(float).mean()}
+                counts = {
+                    "n_models": len(group),
+                    "n_tasks": group["n_tasks"].max(),
+                    "n_trials": group["n_trials"].max(),
+                    "n_seeds": group["n_seeds"].max(),
+                }
+                rows.append({**row, "source": _source(summary), **counts})
+    return pd.DataFrame(rows).assign(simulated=bool(summary.get("simulated")))

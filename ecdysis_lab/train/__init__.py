@@ -1,0 +1,1 @@
+"""Rounds of training: settings, arms, gates, the loop."""

@@ -1,0 +1,137 @@
+"""What all rounds of one arm share: tasks and trials, kept harnesses, time by phase, records and the ledger."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from ecdysis_lab.benchmarks import load_benchmark
+from ecdysis_lab.harness import copy_harness, load_harness
+from ecdysis_lab.harness.rollout import rollout, seat_of
+from ecdysis_lab.harness.source import Harness
+from ecdysis_lab.models import Budget
+from ecdysis_lab.records import Candidate, LabError, Progress, Task, Trajectory, Verdict
+from ecdysis_lab.store import RunFolder, Store
+from ecdysis_lab.store.billing import rests_on
+from ecdysis_lab.train import gates
+from ecdysis_lab.train.rounds import RoundRecord, TrainConfig
+
+
+class Session:
+    """One arm inside a run folder.
+
+    Parameters
+    ----------
+    config : how the arm trains. run : where records go. store : where trials go. budget : shared budget.
+    progress : called with (what, done, total). on_new : called with every trajectory that had to be run.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        run: RunFolder,
+        store: Store,
+        *,
+        budget: Budget | None = None,
+        progress: Progress | None = None,
+        on_new: Callable[[Trajectory], None] | None = None,
+    ) -> None:
+        self.config, self.run, self.store = config, run, store
+        self.budget, self.progress, self.on_new = budget, progress, on_new
+        self.bench = load_benchmark(config.setup.benchmark)
+        self.seat = seat_of(self.bench, config.setup.max_steps)
+        self.tasks: list[Task] = self.bench.tasks("train", config.n_tasks, config.seed)
+        self.rests_on = rests_on(run, config.arm)
+        self.seconds: dict[str, float] = {}
+
+    def folder(self, n: int) -> str:
+        """Folder of a round, inside the run folder."""
+        return f"rounds/{self.config.arm}-{n}"
+
+    def rollout(
+        self,
+        harness: Harness,
+        what: str,
+        tasks: Sequence[Task] | None = None,
+        seeds: Sequence[int] | None = None,
+    ) -> list[Trajectory]:
+        """Training trials, by default all of them; those that the store has are not run again.
+
+        Raises
+        ------
+        LabError: trials that ended in an infrastructure error again and again; nothing is decided without them.
+        """
+        found = rollout(
+            self.config.setup,
+            self.tasks if tasks is None else tasks,
+            harness,
+            self.config.seeds if seeds is None else seeds,
+            self.store,
+            workers=self.config.workers,
+            budget=self.budget,
+            progress=self.progress,
+            what=f"{self.config.arm} {what}",
+            on_new=self.on_new,
+        )
+        self.rests_on.add(t.key for t in found)
+        broken = [t for t in found if t.status == "infra_error"]
+        if broken:
+            raise LabError(
+                f"{len(broken)} of {len(found)} training trials ended in infrastructure errors, first: "
+                f"{broken[0].error[:200]}; what is finished is kept, the same command tries the rest again"
+            )
+        return found
+
+    def keep(self, harness: Harness) -> Harness:
+        """A copy of an accepted harness under its hash in the run folder, there in whole or not at all."""
+        folder = self.run.path(f"harness/{harness.hash}")
+        if not folder.exists():
+            half = folder.with_name(f".{harness.hash}")
+            shutil.rmtree(half, ignore_errors=True)
+            copy_harness(harness, half)
+            half.rename(folder)
+        return load_harness(folder)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count wall clock under a phase; trials run inside ``gates`` count as ``rollout``."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            inner = self.seconds.pop("rerun", 0.0) if name == "gates" else 0.0
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began - inner
+            if inner:
+                self.seconds["rollout"] = self.seconds.get("rollout", 0.0) + inner
+
+    def recorded(self, n: int) -> RoundRecord | None:
+        """Record of a finished round, or None."""
+        data = self.run.read_json(f"{self.folder(n)}/record.json")
+        if data is None:
+            return None
+        tuples = ("gained", "lost", "notes", "candidates")
+        return RoundRecord(**{**data, **{k: tuple(data[k]) for k in tuples if k in data}})
+
+    def write_record(self, record: RoundRecord, numbers: dict[str, Any], candidate: Candidate | None) -> None:
+        """Ledger line first, record last: a kill between the two repeats neither."""
+        entry = {**asdict(record), "numbers": numbers}
+        entry["diff_lines"] = len(candidate.diff.splitlines()) if candidate else 0
+        self.log(entry)
+        if candidate:
+            self.run.write_text(f"{self.folder(record.round)}/candidate.diff", candidate.diff)
+        self.run.write_json(f"{self.folder(record.round)}/record.json", record)
+
+    def log(self, entry: dict[str, Any]) -> None:
+        """One line of the ledger, once: a line is known by arm, round and edit."""
+        entry = {"arm": self.config.arm, "edit": 0, **entry}
+        known = [(e["arm"], e["round"], e.get("edit", 0)) for e in self.run.ledger()]
+        if (self.config.arm, entry["round"], entry["edit"]) not in known:
+            self.run.append_ledger(entry)
+
+    def kept_if(self, verdict: Verdict, candidate: Candidate | None, current: Harness) -> Harness:
+        """The candidate's harness where it was accepted, else the current one."""
+        return self.keep(gates.loaded(candidate)) if verdict.accepted and candidate is not None else current
