@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import pickle
 import signal
 import sqlite3
@@ -430,8 +431,10 @@ def test_the_commit_is_that_of_the_source() -> None:
 def test_outside_git_the_commit_is_unknown(tmp_path: Path) -> None:
     copy = tmp_path / "ecdysis_lab"
     copy.mkdir()
-    for name in ("__init__", "hooks", "records", "runs"):
-        (copy / f"{name}.py").write_text((REPOSITORY / "ecdysis_lab" / f"{name}.py").read_text())
+    for name in ("__init__.py", "records.py"):
+        shutil.copy(REPOSITORY / "ecdysis_lab" / name, copy)
+    for room in ("hooks", "store"):
+        shutil.copytree(REPOSITORY / "ecdysis_lab" / room, copy / room)
     code = "from ecdysis_lab.store.run import commit_hash; print(commit_hash())"
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
     out = subprocess.run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
@@ -14,6 +15,7 @@ from ecdysis_lab.models.sim.script import FINAL, Act, Script
 from ecdysis_lab.models.sim.slips import BLUNDER, CATALOGUE, Scene, Slip, possible
 from ecdysis_lab.records import Benchmark, LabError
 
+_registering = threading.Lock()
 SKILLS = re.compile(r"<skills>\n(.*)\n</skills>", re.S)
 
 
@@ -189,11 +191,12 @@ def register() -> None:
     """Make LiteLLM know the provider ``sim``; calling it again changes nothing."""
     import litellm
 
-    if any(entry["provider"] == "sim" for entry in litellm.custom_provider_map):
-        return
     from ecdysis_lab.models.sim.custom_llm import SimLLM
 
-    litellm.custom_provider_map.append({"provider": "sim", "custom_handler": SimLLM()})
+    with _registering:  # threads of one rollout may all be the first to ask
+        if any(entry["provider"] == "sim" for entry in litellm.custom_provider_map):
+            return
+        litellm.custom_provider_map.append({"provider": "sim", "custom_handler": SimLLM()})
     free = {
         "input_cost_per_token": 0.0,
         "output_cost_per_token": 0.0,
