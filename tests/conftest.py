@@ -1,4 +1,4 @@
-"""What every test shares: no real keys, no network look-ups, and programs that CI must have."""
+"""What every test shares: no real keys, no network look-ups, and programs and fonts that CI must have."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -16,6 +17,7 @@ OFFLINE = {
     "HF_HUB_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
+FONT_FOLDERS = ("/usr/share/fonts", "/usr/local/share/fonts", "~/.local/share/fonts", "~/.fonts")
 PROGRAMS = {"chromium": ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")}
 
 
@@ -37,17 +39,42 @@ def require(program: str) -> str:
     """Path of a program; without it the test skips, and with ``CI=true`` it fails."""
     found = (shutil.which(name) for name in PROGRAMS.get(program, (program,)))
     path = next((path for path in found if path), None)
-    if path is None and os.environ.get("CI") == "true":
-        pytest.fail(f"needs {program}, which is not on PATH; .ci/run must install it", pytrace=False)
-    if path is None:
-        pytest.skip(f"needs {program}, which is not on PATH")
-    return path
+    return path or _missing(f"{program}, which is not on PATH")
+
+
+def require_fonts(pattern: str) -> list[Path]:
+    """Font files of the machine whose names match; without any the test skips, and with ``CI=true`` it fails."""
+    folders = (Path(folder).expanduser() for folder in FONT_FOLDERS)
+    found = sorted(path for folder in folders for path in folder.rglob(pattern))
+    return found or _missing(f"fonts {pattern}, which are not installed")
+
+
+def _missing(what: str) -> NoReturn:
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"needs {what}; .ci/run must install it", pytrace=False)
+    pytest.skip(f"needs {what}")
 
 
 @pytest.fixture(scope="session")
 def needs() -> Callable[[str], str]:
     """``needs("chromium")`` inside a test or fixture: the program's path, or a skip (in CI a failure)."""
     return require
+
+
+@pytest.fixture(scope="session")
+def fonts_config(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """``fonts_config("DejaVu*.ttf")``: a file for ``FONTCONFIG_FILE`` that leaves a program these fonts only."""
+
+    def write(pattern: str) -> Path:
+        folder = tmp_path_factory.mktemp("fonts")
+        for path in require_fonts(pattern):
+            (folder / path.name).symlink_to(path)
+        rules = '<include ignore_missing="yes">/etc/fonts/conf.d</include>'
+        places = f"<dir>{folder}</dir><cachedir>{folder}/cache</cachedir>"
+        (folder / "fonts.conf").write_text(f"<fontconfig>{rules}{places}</fontconfig>")
+        return folder / "fonts.conf"
+
+    return write
 
 
 def pytest_configure(config: pytest.Config) -> None:

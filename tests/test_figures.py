@@ -20,7 +20,15 @@ import pytest
 from ecdysis_lab.evaluate import comparisons, results
 from ecdysis_lab.records import LabError
 from ecdysis_lab.show import figures as f
-from ecdysis_lab.show.figures.labels import model_names, short, spread, trials_text
+from ecdysis_lab.show.figures.labels import (
+    fitting_names,
+    model_names,
+    short,
+    spread,
+    text_width,
+    trials_text,
+    wrap,
+)
 from ecdysis_lab.show.figures.maps import NOISE, _labels, _overlap, _range
 
 
@@ -161,6 +169,37 @@ def test_long_names_stay_distinct():
     assert len(set(names)) == 2 and max(map(len, names)) <= 20
     assert model_names(["sim/small", "a/b/c-model-with-a-name"], 18) == ["sim/small", "c-mode…with-a-name"]
     assert short("abc", 3) == "abc"
+
+
+def test_text_is_measured_by_the_wider_of_dejavu_and_a_monospaced_font():
+    assert text_width("MMM", 100) == pytest.approx(3 * 86)
+    assert text_width("<b>MMM</b>", 100) == text_width('<b><span style="color:red">MMM</span></b>', 100)
+    assert text_width("MMM<b>M</b>", 100) == pytest.approx(3 * 86 + 100)
+    assert text_width("ill", 100) == pytest.approx(3 * 60.2)
+    assert text_width("■", 13) == 13
+
+
+def test_lines_end_between_items_else_words_else_letters():
+    assert wrap("● one item   ○ another item", 130, 10) == ["● one item", "○ another item"]
+    assert wrap("one two   three", 50, 10) == ["one two", "three"]
+    assert wrap("one two three", 1000, 10) == ["one two three"] and wrap("", 9, 10) == [""]
+    assert wrap("x" * 9, 4 * 6.1, 10) == ["xxxx", "xxxx", "x"]
+    text = "run a · models " + ", ".join(f"provider/model-{i}" for i in range(9))
+    assert " ".join(wrap(text, 200, 12)) == text
+    assert all(text_width(line, 12) <= 200 for line in wrap(text, 200, 12))
+
+
+def test_names_are_cut_only_as_far_as_they_must():
+    names = ["vendor/qwen3-32b-instruct-2507", "sim/small"]
+    assert fitting_names(names, 202, 14) == ["qwen3-32b-instruct-2507", "sim/small"]
+    assert fitting_names(names, 1000, 14) == names
+    assert "…" in fitting_names(names, 150, 14)[0]
+
+
+def test_a_long_title_or_subtitle_makes_the_canvas_grow_and_leaves_the_plot_its_size(run):
+    plain = f.gains(f.gains_frame(run)).layout
+    long = f.gains(f.gains_frame(data.summary(data.ARMS5, data.MODELS4, benchmark="mine/" + 90 * "x"))).layout
+    assert long.height - plain.height == long.margin.t - plain.margin.t > 0
 
 
 def test_trials_text_says_what_was_run():
@@ -598,7 +637,13 @@ def _dump(chrome: str, url: str, profile: Path) -> str:
 
 
 LOOK = """<!doctype html><meta charset="utf-8"><body><script src="{plotly}"></script><script>
-const FIGURES = {figures}, found = {{}};
+const FIGURES = {figures}, found = {{}}, pen = document.createElement("canvas").getContext("2d");
+function drawing(letter, family) {{
+  pen.clearRect(0, 0, 300, 150);
+  pen.font = "40px " + family;
+  pen.fillText(letter, 20, 80);
+  return pen.canvas.toDataURL();
+}}
 (async () => {{
   for (const [name, spec] of Object.entries(FIGURES)) {{
     const div = document.createElement("div");
@@ -616,6 +661,9 @@ const FIGURES = {figures}, found = {{}};
         if (x > 2 && y > 3) bad.push(text + " | " + other);
       }});
     }});
+    const family = spec.layout.font.family, none = drawing("\\u{{10fffd}}", family);
+    const signs = new Set(all.map(t => t.textContent).join("").replace(/[ -~]/g, ""));
+    for (const sign of signs) if (drawing(sign, family) === none) bad.push("no glyph: " + sign);
     found[name] = [boxes.length, bad];
   }}
   const out = document.createElement("pre");
@@ -625,14 +673,32 @@ const FIGURES = {figures}, found = {{}};
 </script>"""
 
 
-def test_no_text_overlaps_another_or_leaves_the_canvas(drawn, chrome, tmp_path):
-    """Boxes of all texts as a real browser sets them, for three sizes of run."""
+FONTS = {
+    "DejaVu": "DejaVu*.ttf",
+    "Liberation": "Liberation*.ttf",
+    "monospaced": "DejaVuSansMono*.ttf",
+    "own": None,
+}
+
+
+@pytest.mark.parametrize("fonts", FONTS)
+def test_no_text_overlaps_another_or_leaves_the_canvas(
+    drawn, chrome, fonts, fonts_config, tmp_path, monkeypatch
+):
+    """Boxes of all texts as a real browser sets them, for three sizes of run, on machines with these fonts only."""
+    if FONTS[fonts]:
+        monkeypatch.setenv("FONTCONFIG_FILE", str(fonts_config(FONTS[fonts])))
     specs = {}
     for size, (run, figures) in drawn.items():
         for name, fig in figures.items():
             specs[f"{name} {size}"] = json.loads(f.stamp(fig, f.Footer.of(run)).to_json())
+    sets = [data.summary(benchmark=b, seed=s) for s, b in enumerate(("tau2/airline", "tau2/retail"))]
+    several = f.reference(f.measured_frames(sets), f.published_frame())
+    long = f.Footer("r", "c", 0, [f"provider/model-number-{i}" for i in range(40)], simulated=True)
+    specs["several sets, many models"] = json.loads(f.stamp(several, long).to_json())
     twin = {"text": "twin", "showarrow": False, "x": 3, "xref": "x", "y": 10, "yref": "y"}
     control = f.coverage(f.coverage_frame(data.subset())).update_layout(annotations=[twin, twin])
+    control.update_xaxes(title_text="\U0010fffe")
     specs["control"] = json.loads(control.to_json())
     script = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
     page = tmp_path / "look.html"
@@ -642,6 +708,6 @@ def test_no_text_overlaps_another_or_leaves_the_canvas(drawn, chrome, tmp_path):
     found = json.loads(
         re.search(r"<pre>(.*)</pre>", dom, re.DOTALL)[1].replace("&lt;", "<").replace("&amp;", "&")
     )
-    assert found.pop("control")[1] == ["twin | twin"]
-    assert len(found) == 24 and all(n >= 8 for n, _ in found.values())
+    assert found.pop("control")[1] == ["twin | twin", "no glyph: \U0010fffe"]
+    assert len(found) == 25 and all(n >= 8 for n, _ in found.values())
     assert {name: bad for name, (_, bad) in found.items() if bad} == {}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import pickle
+import shutil
 import signal
 import sqlite3
 import subprocess

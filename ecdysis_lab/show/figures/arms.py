@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.records import LabError
 from ecdysis_lab.show.figures.frames import BASELINE
-from ecdysis_lab.show.figures.labels import count, model_names, trials_text
+from ecdysis_lab.show.figures.labels import count, fitting_names, model_names, trials_text
 from ecdysis_lab.show.figures.style import (
     HEIGHT,
     INK,
@@ -19,9 +19,13 @@ from ecdysis_lab.show.figures.style import (
     axis,
     base,
     finish,
+    heading,
+    heading_margin,
+    label_margin,
     need,
     note,
     panel,
+    panel_room,
 )
 
 if TYPE_CHECKING:
@@ -60,11 +64,12 @@ def gains(frame: pd.DataFrame) -> go.Figure:
     gap = {"horizontal_spacing": 0.028, "vertical_spacing": 96 / (height - 236)}
     fig = make_subplots(lines, columns, shared_yaxes=True, **gap)
     notes: list[dict[str, Any]] = []
-    titles = model_names([title for title, _ in panels], 96 // columns)
-    for n, (title, (_, rows)) in enumerate(zip(titles, panels), 1):
-        name = f"<b>{title}</b>"
-        under = f"<span style='color:{SOFT};font-size:12px'>{trials_text(rows)}</span>"
-        notes.append(note(f"{name}<br>{under}", **panel(n)[2], font={"size": 14, "color": INK}))
+    left = label_margin(map(arm_label, arms), 156)
+    room = panel_room(left, columns, gap["horizontal_spacing"])
+    titles = fitting_names([title for title, _ in panels], room, 14)
+    headings = [heading(title, trials_text(rows), room) for title, (_, rows) in zip(titles, panels)]
+    for n, (text, (_, rows)) in enumerate(zip(headings, panels), 1):
+        notes.append(note(text, **panel(n)[2], font={"size": 14, "color": INK}))
         notes += _gains_panel(fig, rows, arms, n)
     fig.update_yaxes(arm_axis(arms))
     fig.update_xaxes(axis(range=[-4, 104], tickvals=[0, 25, 50, 75, 100]))
@@ -72,13 +77,12 @@ def gains(frame: pd.DataFrame) -> go.Figure:
         suffix = "" if n == 1 else str(n)
         fig.layout[f"xaxis{suffix}"].title.text = "accuracy (% of trials)"
     key = (
-        "● accuracy, with its 95% interval (bootstrap over tasks)   ◇ Pass^3: all 3 trials of a task succeed"
+        "● accuracy, with its 95% interval (bootstrap over tasks)   ◊ Pass^3: all 3 trials of a task succeed"
     )
     if BASELINE in arms:
-        key += f"   ┊ {BASELINE}; in brackets: points over it"
-    fig.update_layout(
-        base(_title("Accuracy by arm", frame), key + _unscored(frame), height=height, l=156, t=132)
-    )
+        key += f"   ¦ {BASELINE}; in brackets: points over it"
+    margin = {"l": left, "t": heading_margin(headings, 132)}
+    fig.update_layout(base(_title("Accuracy by arm", frame), key + _unscored(frame), height=height, **margin))
     fig.update_layout(annotations=notes)
     return finish(fig, frame)
 
@@ -156,13 +160,13 @@ def _title(text: str, frame: pd.DataFrame) -> str:
 
 
 def _unscored(frame: pd.DataFrame) -> str:
-    """A line on trials that no metric counts, or nothing."""
+    """An item of the key on trials that no metric counts, or nothing."""
     parts = []
     for column, name in (("infra_errors", "infrastructure error"), ("user_faults", "user fault")):
         n = int(frame[column].sum()) if column in frame.columns else 0
         if n:
             parts.append(count(n, name))
-    return f"<br>Not scored: {' and '.join(parts)}." if parts else ""
+    return f"   Not scored: {' and '.join(parts)}." if parts else ""
 
 
 def transfer(frame: pd.DataFrame) -> go.Figure:
@@ -203,7 +207,7 @@ def transfer(frame: pd.DataFrame) -> go.Figure:
     key = f"Under each bar: accuracy of {BASELINE} → of the arm; {trials_text(frame)} each"
     if _has_interval(frame):
         key += "   line: 95% interval of the paired difference"
-    left = max(110, 36 + int(7.2 * max(map(len, short_names))))
+    left = label_margin(short_names, 110)
     fig.update_layout(
         base(_title(f"Gain over {BASELINE} by model", frame), key, height=height, l=left, t=116)
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.records import LabError
-from ecdysis_lab.show.figures.labels import count, spread, trials_text
+from ecdysis_lab.show.figures.labels import count, spread, text_width, trials_text
 from ecdysis_lab.show.figures.style import (
     INK,
+    TEXT,
+    WIDTH,
     arm_axis,
     arm_colour,
     arm_label,
@@ -15,6 +17,7 @@ from ecdysis_lab.show.figures.style import (
     axis,
     base,
     finish,
+    label_margin,
     need,
     note,
 )
@@ -36,6 +39,8 @@ PHASE_COLOURS: dict[str, str] = {
     "evaluate": "#6B7785",
     "training": "#B7BDC4",
 }
+START = 0.05  # of the axis of costs, before zero, as a share of the highest cost
+AWAY = 16  # pixels from a point to its label
 SPARE = ("#D8A7A0", "#9DB17C", "#A79C8E", "#C7C7E2")
 
 
@@ -74,16 +79,17 @@ def cost_accuracy(frame: pd.DataFrame) -> go.Figure:
     places = _apart(costs, 0.013 * top)
     for rows, x, mean in zip(by_arm, places, means):
         fig.add_traces(_cost_points(rows, x, mean))
-    heights = _label_heights(costs, means, top, high - low)
+    words = [f" {_cost_text(mean, cost, unit)}" for mean, cost in zip(means, costs)]
+    long = max(text_width(f"<b>{arm_label(arm)}</b> {text}", TEXT) for arm, text in zip(arms, words))
+    end, reach = _label_room(top, long)
+    heights = _label_heights(costs, means, reach, high - low)
     notes = []
-    for arm, x, cost, mean, y in zip(arms, places, costs, means, heights):
-        text = f"<b>{arm}</b>  {mean:.0f}%" + (
-            f", {cost:{'.2g' if cost < 100 else ',.0f'}} {unit}" if cost else ", not trained"
-        )
-        at = _clear(x, y, places, means, top, high - low)
-        text = text if at == x else text.replace(f"<b>{arm}</b>", f"<b>{arm_label(arm)}</b>")
-        notes.append(note(text, x=at, y=y, xanchor="left", xshift=16, bgcolor="rgba(255,255,255,0.75)"))
-    fig.update_xaxes(axis(label, range=[-0.05 * top, 1.42 * top]))
+    for arm, x, text, y in zip(arms, places, words, heights):
+        at = _clear(x, y, places, means, reach, high - low)
+        name = arm if at == x else arm_label(arm)
+        look = {"xanchor": "left", "xshift": AWAY, "bgcolor": "rgba(255,255,255,0.75)"}
+        notes.append(note(f"<b>{name}</b> {text}", x=at, y=y, **look))
+    fig.update_xaxes(axis(label, range=[-START * top, end]))
     fig.update_yaxes(axis("accuracy on the test split (% of trials)", range=[max(-3, low), high]))
     key = f"● mean over {count(known['model'].nunique(), 'model')}   ○ one model, {trials_text(known)}"
     lost = arm_order(set(frame["arm"]) - set(arms))
@@ -111,22 +117,39 @@ def _cost_axis(frame: pd.DataFrame) -> tuple[str, str, str, float]:
     return "training_tokens", "tokens used in training (thousands)", "k tokens", 1e3
 
 
-def _label_heights(costs: list[float], means: list[float], top: float, span: float) -> list[float]:
-    """Heights of the arm labels: apart where points stand in one column."""
+def _cost_text(mean: float, cost: float, unit: str) -> str:
+    """Accuracy and cost of an arm as words."""
+    return f"{mean:.0f}%, " + (f"{cost:{'.2g' if cost < 100 else ',.0f'}} {unit}" if cost else "not trained")
+
+
+def _label_room(top: float, long: float) -> tuple[float, float]:
+    """Room for labels of at most ``long`` pixels behind points at costs up to ``top``.
+
+    Returns
+    -------
+    Where the axis ends, and what a label with its distance from the point takes, both in units of the cost.
+    """
+    wide, long = WIDTH - 80 - 30, long + AWAY
+    span = top * (1 + START) * max(1.4, wide / (wide - min(long, 0.5 * wide)))
+    return span - START * top, span * long / wide
+
+
+def _label_heights(costs: list[float], means: list[float], reach: float, span: float) -> list[float]:
+    """Heights of the arm labels: apart where a label would reach the next one."""
     heights = list(means)
     for cost in set(costs):
-        column = [i for i, c in enumerate(costs) if abs(c - cost) < 0.3 * top]
+        column = [i for i, c in enumerate(costs) if abs(c - cost) < reach]
         for i, at in zip(column, spread([means[i] for i in column], 0.055 * span)):
             if costs[i] == cost:
                 heights[i] = at
     return heights
 
 
-def _clear(x: float, y: float, places: list[float], means: list[float], top: float, span: float) -> float:
+def _clear(x: float, y: float, places: list[float], means: list[float], reach: float, span: float) -> float:
     """Where a label at height y starts: behind the last large point that it would else cover."""
     near = [p for p, m in zip(places, means) if abs(m - y) < 0.05 * span]
     for place in sorted(near):
-        if x < place < x + 0.3 * top:
+        if x < place < x + reach:
             x = place
     return x
 
@@ -196,7 +219,10 @@ def phases(frame: pd.DataFrame) -> go.Figure:
     key = "Phases in the order of the flow" + (f"; {trials_text(frame)} a rollout" if counted else "")
     # Arms share trials: a ratio of these clocks would compare who came first.
     key += "; what another arm had run already took no time" if len(arms) > 1 else ""
-    fig.update_layout(base("Time by phase of training", key, l=156, t=124), annotations=notes)
+    fig.update_layout(
+        base("Time by phase of training", key, l=label_margin(map(arm_label, arms), 156), t=124),
+        annotations=notes,
+    )
     legend = {
         "orientation": "h",
         "x": 0,

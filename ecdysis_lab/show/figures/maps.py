@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from ecdysis_lab.show.figures.labels import count, short, spread
+from ecdysis_lab.show.figures.labels import count, short, spread, text_width
 from ecdysis_lab.show.figures.style import (
     HEIGHT,
     INK,
@@ -146,7 +147,7 @@ def _labels(frame: pd.DataFrame, xs: list[float], ys: list[float]) -> list[dict[
             continue
         one = row.iloc[0]
         lines = _label_lines(one, int(pattern), int(sizes[pattern]))
-        width, height = 10 + 7.3 * max(map(len, lines)), 17.0 * len(lines) + 6
+        width, height = 10 + max(text_width(f"<b>{x}</b>", 13) for x in lines), 17.0 * len(lines) + 6
         at = float(px[row.index[0]]), float(py[row.index[0]])
         box = _place(at, width, height, dots, taken, (wide, tall))
         taken.append(box)
@@ -166,8 +167,6 @@ def _place(
     canvas: tuple[float, float],
 ) -> Box:  # fmt: skip
     """Box for a label: the candidate around its medoid with the fewest points under it and no label."""
-    import math
-
     best, least = (0.0, 0.0, width, height), float("inf")
     for radius in (30, 45, 65, 90, 120, 160, 210, 270):
         for turn in range(24):
@@ -260,7 +259,9 @@ def coverage(frame: pd.DataFrame) -> go.Figure:
     fig.update_yaxes(axis("coverage (% of what there is to cover)", range=[0, 104]))
     key = f"{n} of {last['n_failures']} failures (budget {last['budget']}), picked: {last['origin']}. "
     key += "Band: random subsets of equal size, 5th to 95th percentile"
-    fig.update_layout(base("Coverage of the subset", key, r=170), annotations=_end_labels(last))
+    labels = _end_labels(last)
+    right = max(170, 16 + math.ceil(max(text_width(label["text"], 14) for label in labels)))
+    fig.update_layout(base("Coverage of the subset", key, r=right), annotations=labels)
     return finish(fig, frame)
 
 

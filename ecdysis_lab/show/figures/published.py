@@ -14,13 +14,18 @@ from ecdysis_lab.show.figures.style import (
     SOFT,
     arm_axis,
     arm_colour,
+    arm_label,
     arm_order,
     axis,
     base,
+    heading,
+    heading_margin,
+    label_margin,
     mark_simulated,
     need,
     note,
     panel,
+    panel_room,
     simulated,
 )
 
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
 PUBLISHED = Path(__file__).resolve().parents[3] / "data" / "reference"
 NAMES = {"pass^3": "Pass^3", "accuracy": "accuracy", "pass@3": "Pass@3"}
 SYMBOLS = {"pass^3": "diamond", "accuracy": "circle", "pass@3": "triangle-right"}
+GAP = 0.06  # between the two sides, as a share of both
 NEAR = 9.0  # points that the values over the marks stay apart
 
 
@@ -57,10 +63,13 @@ def reference(frame_measured: pd.DataFrame, frame_published: pd.DataFrame) -> go
     for frame in (frame_measured, frame_published):
         need(frame, ("arm", "metric", "value", "source"), "reference")
     arms = arm_order([*frame_measured["arm"], *frame_published["arm"]])
-    fig = make_subplots(1, 2, shared_yaxes=True, horizontal_spacing=0.06)
+    fig = make_subplots(1, 2, shared_yaxes=True, horizontal_spacing=GAP)
     notes: list[dict[str, Any]] = []
-    for n, frame, word in ((1, frame_published, "Published"), (2, frame_measured, "Measured here")):
-        notes.append(note(_heading(frame, word), **panel(n)[2], yshift=2, font={"size": 14, "color": INK}))
+    left = label_margin(map(arm_label, arms), 156)
+    sides, room = {"Published": frame_published, "Measured here": frame_measured}, panel_room(left, 2, GAP)
+    headings = [heading(word, _source_text(frame), room) for word, frame in sides.items()]
+    for n, (text, frame) in enumerate(zip(headings, sides.values()), 1):
+        notes.append(note(text, **panel(n)[2], yshift=2, font={"size": 14, "color": INK}))
         for y, arm in enumerate(arms):
             notes += _row(fig, frame[(frame["arm"] == arm) & frame["value"].notna()], y, n)
     ground = {"type": "rect", "fillcolor": "#F1F3F4", "line": {"width": 0}, "layer": "below"}
@@ -68,8 +77,10 @@ def reference(frame_measured: pd.DataFrame, frame_published: pd.DataFrame) -> go
     fig.update_yaxes(arm_axis(arms))
     fig.update_xaxes(axis("share (%)", range=[-4, 104], tickvals=[0, 25, 50, 75, 100]))
     fig.update_xaxes(gridcolor="white", row=1, col=1)
-    key = "◆ Pass^3   ● accuracy   ▶ Pass@3   Models and tasks differ: compare the order, not the values."
-    fig.update_layout(base("Published beside measured", key, l=156, t=138), annotations=notes)
+    key = "♦ Pass^3   ● accuracy   ► Pass@3   Models and tasks differ: compare the order, not the values."
+    fig.update_layout(
+        base("Published beside measured", key, l=left, t=heading_margin(headings, 138)), annotations=notes
+    )
     if simulated(frame_measured):
         mark_simulated(fig, "{title} ({mark})", x0=0.55)
     return fig
@@ -99,11 +110,12 @@ def _row(fig: go.Figure, rows: pd.DataFrame, y: int, n: int) -> list[dict[str, A
     return [note(f"{v:.1f}", x=x - over, y=y, **words, **refs) for v, x in zip(values.values(), spots)]
 
 
-def _heading(frame: pd.DataFrame, word: str) -> str:
+def _source_text(frame: pd.DataFrame) -> str:
+    """Where the values of a side come from and over how much."""
     source = ", ".join(dict.fromkeys(frame["source"]))
     if {"n_models", "n_tasks", "n_trials"} <= set(frame.columns):
         source += f": {count(int(frame['n_models'].max()), 'model')}, {trials_text(frame)} each"
-    return f"<b>{word}</b><br><span style='color:{SOFT};font-size:12px'>{source}</span>"
+    return source
 
 
 def published_frame(folder: Path = PUBLISHED) -> pd.DataFrame:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from ecdysis_lab.figures.labels import text_width, wrap
 from ecdysis_lab.records import LabError
 
 if TYPE_CHECKING:
@@ -28,8 +29,10 @@ OTHER_COLOURS = ("#009E73", "#D55E00", "#7A5195", "#8C6D31")
 INK, SOFT, FAINT, ALARM = "#222222", "#5F6368", "#E3E5E8", "#B30000"
 FONT = "Arial, Helvetica, Liberation Sans, sans-serif"
 WIDTH, HEIGHT, EDGE = 1000, 600, 24
-FOOTER_CHARS = 165
-FOOTER_LINES = 2  # that fit into the bottom margin of every figure
+ROOM = WIDTH - 2 * EDGE  # for a line of text
+TITLE, TEXT, SMALL = 19, 13, 12  # font sizes
+SPACING = 1.3  # from line to line, as Plotly sets them, in font sizes
+FOOTER_LINES = SUBTITLE_LINES = 2  # that fit into the margins of every figure
 
 
 def arm_colour(arm: str) -> str:
@@ -48,6 +51,11 @@ def arm_order(arms: Iterable[str]) -> list[str]:
 def arm_label(arm: str) -> str:
     """Arm name behind a swatch of its colour, for tick labels."""
     return f'<span style="color:{arm_colour(arm)};font-size:16px">■</span> {arm}'
+
+
+def label_margin(labels: Iterable[str], least: int) -> int:
+    """Left margin in pixels, at least ``least``, that holds the tick labels of a y axis."""
+    return max(least, EDGE + 12 + ceil(max(text_width(label, TEXT) for label in labels)))
 
 
 @dataclass(frozen=True)
@@ -116,27 +124,41 @@ def _seeds(summary: Mapping[str, Any]) -> int | str:
 
 
 def base(title: str, subtitle: str, *, height: int = HEIGHT, **margin: int) -> dict[str, Any]:
-    """Layout keys that every figure shares; ``margin`` overrides l, r, t, b in pixels."""
+    """Layout keys that every figure shares; ``margin`` overrides l, r, t, b in pixels.
+
+    Title and subtitle are wrapped. Lines that the top margin has no room for make it and the canvas grow.
+    """
+    heads = wrap(title, ROOM - text_width("<b>SIMULATED</b>  ", TITLE), TITLE, bold=True)
+    lines = [line for part in subtitle.split("<br>") for line in wrap(part, ROOM, TEXT)]
+    extra = _height(len(heads) - 1, TITLE) + _height(len(lines) - SUBTITLE_LINES, TEXT)
+    margin = {"l": 80, "r": 30, "t": 96, "b": 108, **margin}
+    margin["t"] += extra
+    height += extra
     return {
         "template": "none",
         "width": WIDTH,
         "height": height,
-        "margin": {"l": 80, "r": 30, "t": 96, "b": 108, **margin},
-        "font": {"family": FONT, "size": 13, "color": INK},
+        "margin": margin,
+        "font": {"family": FONT, "size": TEXT, "color": INK},
         "paper_bgcolor": "white",
         "plot_bgcolor": "rgba(0,0,0,0)",  # the SIMULATED mark lies under the plot
         "showlegend": False,
-        "hoverlabel": {"align": "left", "font": {"family": FONT, "size": 13}},
+        "hoverlabel": {"align": "left", "font": {"family": FONT, "size": TEXT}},
         "title": {
-            "text": f"<b>{title}</b>",
+            "text": f"<b>{'<br>'.join(heads)}</b>",
             "x": EDGE / WIDTH,
             "xanchor": "left",
             "y": 1 - 20 / height,
             "yanchor": "top",
-            "font": {"size": 19, "color": INK},
-            "subtitle": {"text": subtitle, "font": {"size": 13, "color": SOFT}},
+            "font": {"size": TITLE, "color": INK},
+            "subtitle": {"text": "<br>".join(lines), "font": {"size": TEXT, "color": SOFT}},
         },
     }
+
+
+def _height(lines: int, size: int) -> int:
+    """Pixels that lines of text take at a font of ``size`` pixels; none for a negative number."""
+    return ceil(max(0, lines) * SPACING * size)
 
 
 def axis(title: str = "", **more: Any) -> dict[str, Any]:
@@ -144,8 +166,8 @@ def axis(title: str = "", **more: Any) -> dict[str, Any]:
     look = {"gridcolor": FAINT, "zeroline": False, "ticks": "", "ticklabelstandoff": 5}
     return {
         **look,
-        "title": {"text": title, "standoff": 8, "font": {"size": 13}},
-        "tickfont": {"size": 13},
+        "title": {"text": title, "standoff": 8, "font": {"size": TEXT}},
+        "tickfont": {"size": TEXT},
         **more,
     }
 
@@ -177,9 +199,32 @@ def panel(n: int) -> tuple[dict[str, str], dict[str, str], dict[str, Any]]:
     return {"xaxis": x, "yaxis": y}, {"xref": x, "yref": y}, {**above, "showarrow": False, "align": "left"}
 
 
+def panel_room(left: int, columns: int, spacing: float) -> float:
+    """Pixels for a line above a panel: its width and most of the gap behind it.
+
+    Parameters
+    ----------
+    left : margin in pixels.
+    columns, spacing : of ``make_subplots``.
+    """
+    wide = WIDTH - left - 30
+    return wide * (1 - spacing * (columns - 1)) / columns + min(0.7 * spacing * wide, EDGE)
+
+
+def heading(name: str, about: str, room: float) -> str:
+    """Text above a panel: its name in bold, then small lines about it that ``room`` pixels hold."""
+    lines = "<br>".join(wrap(about, room, SMALL))
+    return f"<b>{name}</b><br><span style='color:{SOFT};font-size:{SMALL}px'>{lines}</span>"
+
+
+def heading_margin(headings: Iterable[str], top: int) -> int:
+    """Top margin in pixels: ``top``, which holds headings of two lines, and what the longest has beyond."""
+    return top + _height(max(text.count("<br>") for text in headings) - 1, SMALL)
+
+
 def note(text: str, **more: Any) -> dict[str, Any]:
     """Keys of a plain text annotation."""
-    return {"text": text, "showarrow": False, "font": {"size": 13, "color": INK}, **more}
+    return {"text": text, "showarrow": False, "font": {"size": TEXT, "color": INK}, **more}
 
 
 def need(frame: pd.DataFrame, columns: Iterable[str], figure: str) -> None:
@@ -210,13 +255,13 @@ def stamp(fig: go.Figure, footer: Footer) -> go.Figure:
         return copy
     if footer.simulated:
         mark_simulated(copy)
-    lines = textwrap.wrap(footer.text, FOOTER_CHARS, break_long_words=False)
-    margin, extra = copy.layout.margin, 15 * max(0, len(lines) - FOOTER_LINES)
-    height = copy.layout.height + extra
-    copy.update_layout(height=height, margin_b=margin.b + extra, title_y=1 - 20 / height)
-    place = {"xref": "paper", "x": 0, "xanchor": "left", "xshift": EDGE - margin.l}
-    place |= {"yref": "paper", "y": 0, "yanchor": "bottom", "yshift": 6 - margin.b - extra}
-    text = note("<br>".join(lines), name="footer", align="left", font={"size": 12, "color": SOFT}, **place)
+    lines = wrap(footer.text, ROOM, SMALL)
+    extra = _height(len(lines) - FOOTER_LINES, SMALL)
+    height, bottom = copy.layout.height + extra, copy.layout.margin.b + extra
+    copy.update_layout(height=height, margin_b=bottom, title_y=1 - 20 / height)
+    place = {"xref": "paper", "x": 0, "xanchor": "left", "xshift": EDGE - copy.layout.margin.l}
+    place |= {"yref": "paper", "y": 0, "yanchor": "bottom", "yshift": 6 - bottom}
+    text = note("<br>".join(lines), name="footer", align="left", font={"size": SMALL, "color": SOFT}, **place)
     copy.add_annotation(text)
     return copy
 

@@ -14,9 +14,12 @@ from ecdysis_lab.show.figures.style import (
     axis,
     base,
     finish,
+    heading,
+    heading_margin,
     need,
     note,
     panel,
+    panel_room,
 )
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 NEED = ("arm", "round", "verdict", "gate", "score_before", "score_after", "gained", "lost")
 CROWD = 14
+LEFT = 92  # margin in pixels
 LOST = "#9AA0A6"
 
 
@@ -54,30 +58,35 @@ def rounds(frame: pd.DataFrame) -> go.Figure:
     gap = {"horizontal_spacing": 0.035, "vertical_spacing": 0.07}
     fig = make_subplots(2, len(arms), shared_xaxes=True, shared_yaxes=True, row_heights=[0.66, 0.34], **gap)
     notes: list[dict[str, Any]] = []
+    room = panel_room(LEFT, len(arms), gap["horizontal_spacing"])
+    headings = [heading(arm_label(arm), _outcome(frame[frame["arm"] == arm]), room) for arm in arms]
     for column, arm in enumerate(arms, 1):
         rows = frame[frame["arm"] == arm]
         crowded = len(frame) > CROWD
-        notes += [note(_heading(rows, arm), **panel(column)[2], yshift=4)]
+        notes += [note(headings[column - 1], **panel(column)[2], yshift=4)]
         notes += _scores(fig, rows, crowded, column)
         _flips(fig, rows, crowded, column + len(arms), len(arms))
         last = int(rows["round"].max())
         fig.update_xaxes(axis(range=[-0.4, last + 0.6], dtick=max(1, last // 8), showgrid=False), col=column)
     _axes(fig, frame)
     gate = "" if len(frame) > CROWD else ", with the gate that decided"
-    key = f"● accepted   ✕ rejected{gate} (thin: not rerun)   line: score of the harness kept"
+    key = f"● accepted   × rejected{gate} (thin: not rerun)   line: score of the harness kept"
     if {"n_tasks", "n_trials"} <= set(frame.columns):
         key += f"   {trials_text(frame)}"
-    fig.update_layout(base("Training rounds", key, l=92, t=132), bargap=0.5, barmode="relative")
+    fig.update_layout(
+        base("Training rounds", key, l=LEFT, t=heading_margin(headings, 132)), bargap=0.5, barmode="relative"
+    )
     fig.update_layout(annotations=notes)
     return finish(fig, frame)
 
 
-def _heading(rows: pd.DataFrame, arm: str) -> str:
+def _outcome(rows: pd.DataFrame) -> str:
+    """How many candidates an arm accepted, and of how many failures at first."""
     accepted = int((rows["verdict"] == "accepted").sum())
     text = f"{accepted} of {len(rows)} accepted"
     if "failures" in rows.columns and rows["failures"].notna().any():
         text += f", {int(rows['failures'].dropna().iloc[0])} failures at first"
-    return f"<b>{arm_label(arm)}</b><br><span style='color:{SOFT};font-size:12px'>{text}</span>"
+    return text
 
 
 def _axes(fig: go.Figure, frame: pd.DataFrame) -> None:
