@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from ecdysis_lab.figures.labels import text_width, wrap
+from ecdysis_lab.show.figures.labels import text_width, wrap
 from ecdysis_lab.records import LabError
 
 if TYPE_CHECKING:
