@@ -1,6 +1,6 @@
 """The frozen dataclasses that flow through the lab, and every Protocol, on one page.
 
-``Task -> Trajectory -> Failure -> Pattern -> Subset -> Spec -> Candidate -> Verdict``; a stage imports this
+``Task -> Trajectory -> Failure -> Pattern -> Subset -> Spec -> Candidate -> Decision``; a stage imports this
 module and the stages before it. Gold answers appear in none of these types.
 """
 
@@ -428,7 +428,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Decision:
     """Accepted or rejected, with the gate that decided and its numbers.
 
     Parameters

@@ -72,11 +72,11 @@ def training(arm: str, rng: np.random.Generator) -> dict[str, Any]:
         ("rejected", "improvement"),
         ("accepted", "improvement"),
     ]
-    for number, (verdict, gate) in enumerate(ways[: 4 if arm == "self-evolution" else 3], 1):
+    for number, (decision, gate) in enumerate(ways[: 4 if arm == "self-evolution" else 3], 1):
         gained, lost = int(rng.integers(2, 6)), int(rng.integers(0, 2))
         if gate == "legal":
             after, gained, lost = None, 0, 0
-        elif verdict == "rejected":
+        elif decision == "rejected":
             gained, lost = 1, 3
             after = held - 2
         else:
@@ -87,14 +87,14 @@ def training(arm: str, rng: np.random.Generator) -> dict[str, Any]:
             {
                 "round": number,
                 **numbers,
-                "verdict": verdict,
+                "decision": decision,
                 "gate": gate,
                 "score_before": held,
                 "score_after": after,
             }
             | flips
         )
-        held = after if verdict == "accepted" and after is not None else held
+        held = after if decision == "accepted" and after is not None else held
     factor = {"self-evolution": 1.84, "ecdysis-no-fdcr": 0.6}.get(arm, 1.0)
     seconds = {
         "rollout": 31.0,

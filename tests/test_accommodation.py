@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from ecdysis_lab.evaluate.accommodation import (
-    Decision,
     Facts,
+    Judgement,
     chance,
     decide,
-    decisions_table,
     joint_patterns,
+    judgements_table,
     ratio,
     seen_on,
 )
@@ -141,8 +141,8 @@ def test_chance_is_fishers_exact_test() -> None:
 # -- t --------------------------------------------------------------------------------------------------------------
 
 
-def decision(n: int, specific: bool | None, outcome: str = "accepted", **other: Any) -> Decision:
-    made = Decision(
+def judgement(n: int, specific: bool | None, outcome: str = "accepted", **other: Any) -> Judgement:
+    made = Judgement(
         f"ecdysis-1.{n}", "ecdysis", 1, n, outcome, "actions", f"change {n}", "why", "P0", ("0123abcd#4",), "a",
         specific, ("because", "and because"),
     )  # fmt: skip
@@ -150,17 +150,17 @@ def decision(n: int, specific: bool | None, outcome: str = "accepted", **other: 
 
 
 def test_t_is_the_share_of_model_specific_changes_among_the_decided() -> None:
-    every = [decision(1, True), decision(2, False, "rejected"), decision(3, None), decision(4, False)]
+    every = [judgement(1, True), judgement(2, False, "rejected"), judgement(3, None), judgement(4, False)]
     assert ratio(every) == pytest.approx(1 / 3)
     assert ratio(every, "accepted") == 0.5
     assert ratio(every, "rejected") == 0.0
     assert ratio([]) is None
-    assert ratio([decision(1, None)]) is None
+    assert ratio([judgement(1, None)]) is None
 
 
 def test_the_table_has_a_row_per_change() -> None:
-    table = decisions_table([decision(1, True), decision(2, None)])
-    assert table["decision"].tolist() == ["model quirk", "unsure"]
+    table = judgements_table([judgement(1, True), judgement(2, None)])
+    assert table["judgement"].tolist() == ["model quirk", "unsure"]
     assert table["reasons"][0] == "because; and because"
 
 
@@ -197,7 +197,7 @@ def test_cited_noise_falls_back_on_the_pattern_of_its_round() -> None:
 
 # -- labels -----------------------------------------------------------------------------------------------------------
 
-EVERY = [decision(1, True), decision(2, False), decision(3, None)]
+EVERY = [judgement(1, True), judgement(2, False), judgement(3, None)]
 
 
 def test_labels_survive_the_round_trip(tmp_path: Path) -> None:
@@ -259,7 +259,13 @@ def test_kappa_is_undefined_with_a_reason() -> None:
 
 
 def test_agreement_leaves_out_what_either_side_leaves_open() -> None:
-    every = [decision(1, True), decision(2, False), decision(3, None), decision(4, False), decision(5, True)]
+    every = [
+        judgement(1, True),
+        judgement(2, False),
+        judgement(3, None),
+        judgement(4, False),
+        judgement(5, True),
+    ]
     mine = {f"ecdysis-1.{n}": Label(w) for n, w in ((1, QUIRK), (2, DEFECT), (3, QUIRK), (4, UNSURE))}
     found = agreement(every, mine)
     assert (found.kappa, found.n, found.agreed, found.left_out) == (1.0, 2, 1.0, 3)

@@ -18,7 +18,7 @@ from openai_server import OpenAIServer, Reply, Request, call, text
 from ecdysis_lab.harness.rollout import Setup
 from ecdysis_lab.models import ModelParams
 from ecdysis_lab.review import editors
-from ecdysis_lab.store import RunFolder, Store
+from ecdysis_lab.store import Run, Store
 from ecdysis_lab.train.loop import Trainer
 from ecdysis_lab.train.rounds import RoundRecord, TrainConfig
 
@@ -95,7 +95,7 @@ def train(root: Path, desk: Desk, **other: Any) -> tuple[RoundRecord, ...]:
             "review_params": ModelParams(api_base=server.url), "editor": "litellm",
         }  # fmt: skip
         config = TrainConfig(**(base | other))
-        trained = Trainer(config, RunFolder.open(root, "run", asdict(config)), Store(root)).train()
+        trained = Trainer(config, Run.open(root, "run", asdict(config)), Store(root)).train()
         assert {r.headers["authorization"] for r in server.requests} == {f"Bearer {CANARY}"}
     return trained.rounds
 
@@ -107,7 +107,7 @@ def files_with_key(root: Path) -> list[str]:
 def test_one_review_and_one_edit_a_round(tmp_path: Path) -> None:
     desk = Desk(SILENT)
     rounds = train(tmp_path, desk)
-    assert [(r.verdict, r.gate, r.editor_calls) for r in rounds] == [("rejected", "improvement", 1)] * 2
+    assert [(r.decision, r.gate, r.editor_calls) for r in rounds] == [("rejected", "improvement", 1)] * 2
     assert desk.asked == {**dict.fromkeys(ROLES, 2), "editor": 2}
     assert [r.usage["calls"] for r in rounds] == [5, 5]
     assert files_with_key(tmp_path) == []

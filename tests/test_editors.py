@@ -109,7 +109,7 @@ def events(candidate: Candidate) -> list[dict[str, Any]]:
 
 
 def check_new_rule(candidate: Candidate) -> None:
-    """The candidate passes the cheap gates and changes a verdict in the live environment."""
+    """The candidate passes the cheap gates and changes a decision in the live environment."""
     child = load_harness(candidate.path)
     assert gates.static_gate(child) is None
     assert gates.probe_gate(child, bench(), "0") is None

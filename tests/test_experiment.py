@@ -20,7 +20,7 @@ from ecdysis_lab.harness import load_harness
 from ecdysis_lab.models import answers
 from ecdysis_lab.models.calls import BudgetExceeded
 from ecdysis_lab.records import LabError, Usage
-from ecdysis_lab.store import RunFolder, Store
+from ecdysis_lab.store import Run, Store
 from ecdysis_lab.train.settings import ExperimentConfig, configure, smoke
 
 SMALL: dict[str, Any] = {
@@ -39,7 +39,7 @@ TIMES = (
 )  # commits may come while the tests run
 ARM = ("accuracy", "pass@3", "pass^3", "accuracy_ci95", "n_tasks", "n_trials", "infra_errors")
 ROUND = (
-    "round", "failures", "patterns", "recurring", "subset", "verdict", "gate", "score_before", "score_after",
+    "round", "failures", "patterns", "recurring", "subset", "decision", "gate", "score_before", "score_after",
     "gained", "lost", "editor_calls",
 )  # fmt: skip
 COSTS = ("wall_seconds", "cost_usd", "billed_usd", "prompt_tokens", "completion_tokens")
@@ -56,7 +56,7 @@ def plain(value: Any) -> Any:
     return [plain(v) for v in value] if isinstance(value, list) else value
 
 
-def read(run: RunFolder) -> dict[str, Any]:
+def read(run: Run) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((run.folder / "summary.json").read_text(encoding="utf-8"))
     return found
 

@@ -162,7 +162,7 @@ def test_a_run_that_goes_on_counts_what_it_has_spent(tmp_path: Path) -> None:
 
 def test_one_run_has_one_worker(tmp_path: Path) -> None:
     experiment = Experiment(small(), tmp_path, "run")
-    code = "import sys; from ecdysis_lab.store import RunFolder\nwith RunFolder(__import__('pathlib').Path(sys.argv[1])).locked():\n    print('in', flush=True); sys.stdin.read()"
+    code = "import sys; from ecdysis_lab.store import Run\nwith Run(__import__('pathlib').Path(sys.argv[1])).locked():\n    print('in', flush=True); sys.stdin.read()"
     other = subprocess.Popen(
         [sys.executable, "-c", code, str(experiment.run.folder)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,

@@ -273,9 +273,9 @@ def test_transfer_marks_the_training_model_and_draws_paired_intervals(run):
 
 def test_rounds_draws_kept_score_rejections_and_flips():
     rows = [
-        {"round": 1, "verdict": "accepted", "gate": "improvement", "score_before": 7, "score_after": 11},
-        {"round": 2, "verdict": "rejected", "gate": "leak", "score_before": 11, "score_after": None},
-        {"round": 3, "verdict": "rejected", "gate": "improvement", "score_before": 11, "score_after": 9},
+        {"round": 1, "decision": "accepted", "gate": "improvement", "score_before": 7, "score_after": 11},
+        {"round": 2, "decision": "rejected", "gate": "leak", "score_before": 11, "score_after": None},
+        {"round": 3, "decision": "rejected", "gate": "improvement", "score_before": 11, "score_after": 9},
     ]
     flips = [(["a"] * 5, ["b"]), ([], []), (1, 3)]
     rows = [{**r, "gained": g, "lost": x} for r, (g, x) in zip(rows, flips)]
@@ -423,16 +423,16 @@ def test_edits_kept_one_by_one_have_the_score_that_the_next_round_starts_from():
         {
             **common,
             "round": 1,
-            "verdict": "accepted",
+            "decision": "accepted",
             "score_before": 14,
             "gained": ["a#0", "b#0"],
             "lost": [],
         },
-        {**common, "round": 2, "verdict": "rejected", "score_before": 17, "gained": [], "lost": []},
+        {**common, "round": 2, "decision": "rejected", "score_before": 17, "gained": [], "lost": []},
         {
             **common,
             "round": 3,
-            "verdict": "accepted",
+            "decision": "accepted",
             "score_before": 17,
             "gained": ["a#1"],
             "lost": ["c#1", "d#0"],

@@ -13,12 +13,12 @@ from ecdysis_lab.evaluate.evaluation import Evaluation, prepare
 from ecdysis_lab.evaluate.frozen import check_frozen, find_frozen, training_block
 from ecdysis_lab.harness import SHIPPED, copy_harness, load_harness
 from ecdysis_lab.records import LabError
-from ecdysis_lab.store import RunFolder
+from ecdysis_lab.store import Run
 
 SMALL: dict[str, Any] = {"domain": "airline", "test_tasks": 2, "trials": 3, "workers": 1}
 
 
-def variant(run: RunFolder, word: str) -> str:
+def variant(run: Run, word: str) -> str:
     """A harness of its own in the run folder; returns its hash."""
     draft = run.path(f"draft-{word}/skills.py")
     draft.write_text(f'def brief(opening, policy):\n    return "{word}"\n')
@@ -30,10 +30,10 @@ def variant(run: RunFolder, word: str) -> str:
 @pytest.fixture
 def trained(tmp_path):
     """A finished training: round 1 accepted, round 2 rejected; and the hashes of start, kept and rejected."""
-    run = RunFolder.open(tmp_path, "r1", {"domain": "airline", "model": "sim/medium"})
+    run = Run.open(tmp_path, "r1", {"domain": "airline", "model": "sim/medium"})
     start, kept, lost = (variant(run, w) for w in ("start", "kept", "lost"))
-    for n, verdict, candidate in ((1, "accepted", kept), (2, "rejected", lost)):
-        entry = {"arm": "ecdysis", "round": n, "verdict": verdict, "harness": kept, "candidate": candidate}
+    for n, decision, candidate in ((1, "accepted", kept), (2, "rejected", lost)):
+        entry = {"arm": "ecdysis", "round": n, "decision": decision, "harness": kept, "candidate": candidate}
         run.append_ledger(entry)
         run.write_json(f"rounds/ecdysis-{n}/record.json", {**entry, "seconds": {"review": 2.0 * n}})
     run.write_json("frozen-ecdysis.json", {"harness": kept})
@@ -53,10 +53,10 @@ def test_the_last_accepted_harness_is_frozen(trained, tmp_path):
 
 
 def test_nothing_accepted_freezes_the_start(tmp_path):
-    run = RunFolder.open(tmp_path, "r2", {"domain": "airline"})
+    run = Run.open(tmp_path, "r2", {"domain": "airline"})
     start, lost = variant(run, "start"), variant(run, "lost")
     run.append_ledger(
-        {"arm": "ecdysis", "round": 1, "verdict": "rejected", "harness": start, "candidate": lost}
+        {"arm": "ecdysis", "round": 1, "decision": "rejected", "harness": start, "candidate": lost}
     )
     run.write_json("frozen-ecdysis.json", {"harness": start})
     assert check_frozen(run, "ecdysis").hash == start

@@ -37,7 +37,7 @@ BEFORE = {("1", 0): 1.0, ("1", 1): 0.0, ("2", 0): 0.0, ("2", 1): 1.0, ("3", 0): 
 
 
 def judged(**changed: float | None) -> Any:
-    """The verdict on BEFORE with some pairs changed, e.g. ``t1_0=0.0``."""
+    """The decision on BEFORE with some pairs changed, e.g. ``t1_0=0.0``."""
     after = dict(BEFORE) | {(k[1], int(k[-1])): v for k, v in changed.items()}
     return gates.improvement_gate(scored(BEFORE), scored(after, "b"))
 
@@ -46,12 +46,12 @@ def judged(**changed: float | None) -> Any:
 
 
 def test_a_strict_rise_is_accepted() -> None:
-    verdict = judged(t2_0=1.0)
-    assert (verdict.accepted, verdict.gate) == (True, "improvement")
-    assert (verdict.score_before, verdict.score_after) == (2.0, 3.0)
-    assert (verdict.gained, verdict.lost) == (("2#0",), ())
-    assert verdict.reason == "training score rises from 2 to 3 of 5"
-    assert verdict.numbers == {"pairs": 5, "reused": 0, "user_faults": 0, "sign_test_p": 1.0}
+    decision = judged(t2_0=1.0)
+    assert (decision.accepted, decision.gate) == (True, "improvement")
+    assert (decision.score_before, decision.score_after) == (2.0, 3.0)
+    assert (decision.gained, decision.lost) == (("2#0",), ())
+    assert decision.reason == "training score rises from 2 to 3 of 5"
+    assert decision.numbers == {"pairs": 5, "reused": 0, "user_faults": 0, "sign_test_p": 1.0}
 
 
 def test_the_smallest_rise_is_enough_and_equal_is_not() -> None:
@@ -62,29 +62,29 @@ def test_the_smallest_rise_is_enough_and_equal_is_not() -> None:
 
 
 def test_as_many_lost_as_gained_is_rejected_and_both_are_named() -> None:
-    verdict = judged(t2_0=1.0, t1_0=0.0)
-    assert (verdict.accepted, verdict.gained, verdict.lost) == (False, ("2#0",), ("1#0",))
+    decision = judged(t2_0=1.0, t1_0=0.0)
+    assert (decision.accepted, decision.gained, decision.lost) == (False, ("2#0",), ("1#0",))
 
 
 def test_a_fall_is_rejected() -> None:
-    verdict = judged(t1_0=0.0)
-    assert (verdict.accepted, verdict.reason) == (False, "training score falls from 2 to 1 of 5")
+    decision = judged(t1_0=0.0)
+    assert (decision.accepted, decision.reason) == (False, "training score falls from 2 to 1 of 5")
 
 
 def test_more_gained_than_lost_is_accepted_with_its_sign_test() -> None:
     before = {(str(n), 0): 0.0 for n in range(8)} | {("9", 0): 1.0}
     after = {(str(n), 0): 1.0 for n in range(8)} | {("9", 0): 0.0}
-    verdict = gates.improvement_gate(scored(before), scored(after, "b"), reused=4)
-    assert (verdict.accepted, len(verdict.gained), verdict.lost) == (True, 8, ("9#0",))
-    assert verdict.numbers["reused"] == 4
-    assert verdict.numbers["sign_test_p"] == pytest.approx(2 * 10 / 2**9)  # P(≥ 8 of 9), two-sided
+    decision = gates.improvement_gate(scored(before), scored(after, "b"), reused=4)
+    assert (decision.accepted, len(decision.gained), decision.lost) == (True, 8, ("9#0",))
+    assert decision.numbers["reused"] == 4
+    assert decision.numbers["sign_test_p"] == pytest.approx(2 * 10 / 2**9)  # P(≥ 8 of 9), two-sided
 
 
 def test_partial_scores_are_summed() -> None:
-    verdict = gates.improvement_gate(
+    decision = gates.improvement_gate(
         scored({("1", 0): 0.5, ("2", 0): 0.5}), scored({("1", 0): 1.0, ("2", 0): 0.25})
     )
-    assert (verdict.accepted, verdict.score_before, verdict.score_after) == (True, 1.0, 1.25)
+    assert (decision.accepted, decision.score_before, decision.score_after) == (True, 1.0, 1.25)
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
@@ -121,17 +121,21 @@ def test_a_user_fault_is_left_out_on_both_sides_and_counted() -> None:
         (faulted(scored(BEFORE), ("3", 0)), better),
         (scored(BEFORE), faulted(better, ("3", 0))),
     ):
-        verdict = gates.improvement_gate(before, after)
-        assert (verdict.accepted, verdict.score_before, verdict.score_after) == (True, 2.0, 3.0)
-        assert (verdict.gained, verdict.numbers["pairs"], verdict.numbers["user_faults"]) == (("2#0",), 4, 1)
+        decision = gates.improvement_gate(before, after)
+        assert (decision.accepted, decision.score_before, decision.score_after) == (True, 2.0, 3.0)
+        assert (decision.gained, decision.numbers["pairs"], decision.numbers["user_faults"]) == (
+            ("2#0",),
+            4,
+            1,
+        )
 
 
 def test_a_user_fault_never_hides_a_loss() -> None:
     """A gain beside a success that is now a user fault: nobody knows whether the sum rises."""
     better = faulted(scored(dict(BEFORE) | {("2", 0): 1.0}, "b"), ("1", 0))
-    verdict = gates.improvement_gate(scored(BEFORE), better)
-    assert (verdict.accepted, verdict.gate, verdict.score_after) == (False, "coverage", None)
-    assert verdict.reason.startswith("the user failed in 1 pairs")
+    decision = gates.improvement_gate(scored(BEFORE), better)
+    assert (decision.accepted, decision.gate, decision.score_after) == (False, "coverage", None)
+    assert decision.reason.startswith("the user failed in 1 pairs")
     nothing = gates.improvement_gate(faulted(scored({("1", 0): 1.0}), ("1", 0)), scored({("1", 0): 1.0}))
     assert (nothing.accepted, nothing.gate) == (False, "coverage")
 
@@ -140,10 +144,10 @@ def test_a_hook_that_broke_in_a_trial_rejects_whatever_the_score() -> None:
     after = scored(dict.fromkeys(BEFORE, 1.0), "b")
     fault = Intervention(3, "check", "fault", rule="error", reason="ZeroDivisionError: division by zero")
     after[1] = replace(after[1], interventions=(fault,))
-    verdict = gates.improvement_gate(scored(BEFORE), after)
-    assert (verdict.accepted, verdict.gate, verdict.numbers["faults"]) == (False, "probe", 1)
-    assert verdict.reason == "a hook broke in 1 trials: ZeroDivisionError: division by zero"
-    assert verdict.score_after == 5.0
+    decision = gates.improvement_gate(scored(BEFORE), after)
+    assert (decision.accepted, decision.gate, decision.numbers["faults"]) == (False, "probe", 1)
+    assert decision.reason == "a hook broke in 1 trials: ZeroDivisionError: division by zero"
+    assert decision.score_after == 5.0
 
 
 # -- static policy and probe --------------------------------------------------------------------------------------
@@ -153,17 +157,17 @@ def test_static_names_file_line_and_breach(tmp_path: Path) -> None:
     loaded = folder(
         tmp_path / "h", actions=HOOKS + "import os\n\n\ndef check(call, view):\n    return open(call.name)\n"
     )
-    verdict = gates.static_gate(loaded)
-    assert (verdict.accepted, verdict.gate, verdict.numbers) == (False, "static", {"problems": 2})
-    assert "actions.py:4 import of 'os'" in verdict.reason
-    assert "actions.py:8 use of 'open'" in verdict.reason
+    decision = gates.static_gate(loaded)
+    assert (decision.accepted, decision.gate, decision.numbers) == (False, "static", {"problems": 2})
+    assert "actions.py:4 import of 'os'" in decision.reason
+    assert "actions.py:8 use of 'open'" in decision.reason
 
 
 def test_static_rejects_stray_files(tmp_path: Path) -> None:
     loaded = folder(tmp_path / "h", skills="def brief(opening, policy):\n    return ''\n")
     (loaded.path / "helper.py").write_text("x = 1\n")
-    verdict = gates.static_gate(load_harness(loaded.path))
-    assert "helper.py" in verdict.reason
+    decision = gates.static_gate(load_harness(loaded.path))
+    assert "helper.py" in decision.reason
 
 
 @pytest.mark.parametrize(
@@ -184,10 +188,10 @@ def test_static_rejects_stray_files(tmp_path: Path) -> None:
     ],
 )
 def test_probe_rejects_a_hook_that_breaks(layer: str, source: str, told: str, tmp_path: Path) -> None:
-    verdict = gates.probe_gate(folder(tmp_path / "h", **{layer: source}), bench(), "0")
-    assert (verdict.accepted, verdict.gate) == (False, "probe")
-    assert verdict.reason.startswith("a hook breaks on a plain call: ")
-    assert told in verdict.reason
+    decision = gates.probe_gate(folder(tmp_path / "h", **{layer: source}), bench(), "0")
+    assert (decision.accepted, decision.gate) == (False, "probe")
+    assert decision.reason.startswith("a hook breaks on a plain call: ")
+    assert told in decision.reason
 
 
 @pytest.mark.parametrize("start", ["empty", "airline"])
@@ -222,10 +226,10 @@ def test_leak_names_the_fact(tmp_path: Path) -> None:
         if "user_id" in c.arguments
     )
     guard = {"kind": "contract_hint", "tool": "calculate", "text": f"Not for {user}."}
-    verdict = gates.leak_gate(edited(guard, tmp_path), training, bench())
-    assert (verdict.accepted, verdict.gate) == (False, "leak")
-    assert f"user id: {user}" in verdict.reason
-    assert f"user id: {user}" in verdict.numbers["facts"]
+    decision = gates.leak_gate(edited(guard, tmp_path), training, bench())
+    assert (decision.accepted, decision.gate) == (False, "leak")
+    assert f"user id: {user}" in decision.reason
+    assert f"user id: {user}" in decision.numbers["facts"]
     clean = {**guard, "text": "Cancel within 24 hours of booking; $50 a bag."}
     assert gates.leak_gate(edited(clean, tmp_path / "clean"), training, bench()) is None
 
@@ -254,24 +258,24 @@ def test_a_candidate_that_refuses_a_legal_call_is_rejected_with_that_call(tmp_pa
         (t, c) for t in recorded for m in t.messages for c in m.calls if c.name == "cancel_reservation"
     ]
     assert cancels, "some passing trial cancels"
-    verdict = gates.legal_gate(replays(folder(tmp_path / "h", actions=source), recorded))
+    decision = gates.legal_gate(replays(folder(tmp_path / "h", actions=source), recorded))
     trajectory, act = cancels[0]
-    assert (verdict.accepted, verdict.gate) == (False, "legal")
-    assert verdict.reason == (
+    assert (decision.accepted, decision.gate) == (False, "legal")
+    assert decision.reason == (
         f"refused an act of passing trial {trajectory.key[:8]}: cancel_reservation "
         f'{{"reservation_id": "{act.arguments["reservation_id"]}"}} (rule never_cancel: Never. Deny it.)'
     )
-    assert verdict.numbers["differences"] == len(cancels)
-    assert verdict.numbers["shown"][0]["trial"] == trajectory.key
-    assert len(verdict.numbers["shown"]) == min(20, len(cancels))
+    assert decision.numbers["differences"] == len(cancels)
+    assert decision.numbers["shown"][0]["trial"] == trajectory.key
+    assert len(decision.numbers["shown"]) == min(20, len(cancels))
 
 
 def test_a_candidate_that_alters_a_legal_call_is_rejected_with_both_forms(tmp_path: Path) -> None:
     guard = {"kind": "canonical_argument", "argument": "reservation_id", "transform": ["lower"]}
-    verdict = gates.legal_gate(replays(load_harness(edited(guard, tmp_path).path), passing()))
-    assert (verdict.gate, verdict.numbers["shown"][0]["what"]) == ("legal", "altered")
-    assert "(rule canonical_reservation_id: " in verdict.reason
-    assert "→" in verdict.reason
+    decision = gates.legal_gate(replays(load_harness(edited(guard, tmp_path).path), passing()))
+    assert (decision.gate, decision.numbers["shown"][0]["what"]) == ("legal", "altered")
+    assert "(rule canonical_reservation_id: " in decision.reason
+    assert "→" in decision.reason
 
 
 def test_the_human_harness_passes_on_flawless_trials() -> None:
@@ -309,10 +313,10 @@ def test_a_hook_that_breaks_on_a_real_call_is_rejected_before_the_rerun(tmp_path
     )
     loaded = folder(tmp_path / "h", actions=source)
     assert gates.probe_gate(loaded, bench(), "0") is None
-    verdict = gates.legal_gate(replays(loaded, passing()))
-    assert (verdict.accepted, verdict.gate) == (False, "probe")
-    assert "first check in passing trial" in verdict.reason
-    assert "ZeroDivisionError" in verdict.reason
+    decision = gates.legal_gate(replays(loaded, passing()))
+    assert (decision.accepted, decision.gate) == (False, "probe")
+    assert "first check in passing trial" in decision.reason
+    assert "ZeroDivisionError" in decision.reason
 
 
 def test_cheap_gates_stop_at_the_first(tmp_path: Path) -> None:

@@ -73,10 +73,10 @@ def test_a_null_edit_is_accepted_no_more_often_than_the_a_a_run_predicts():
         floor = from_counts(rng.binomial(6, rate), 3)
         sides = [rng.random((20, 3)) < rate[:, None] for _ in range(2)]
         before, after = (grid({str(t): row.astype(int) for t, row in enumerate(side)}) for side in sides)
-        verdict = improvement_gate(before, after)
+        decision = improvement_gate(before, after)
         predicted.append(floor.null_accept_rate)
-        accepted.append(verdict.accepted)
-        beyond.append(verdict.score_after - verdict.score_before >= floor.smallest_gain)
+        accepted.append(decision.accepted)
+        beyond.append(decision.score_after - decision.score_before >= floor.smallest_gain)
     noise = 1.96 * (0.25 / labs) ** 0.5
     assert np.mean(accepted) <= np.mean(predicted) + noise
     assert np.mean(predicted) == pytest.approx(0.45, abs=0.02)  # near a coin: a bare rise says little

@@ -10,7 +10,7 @@ import pytest
 from ecdysis_lab.evaluate import comparisons, results
 from ecdysis_lab.evaluate.metrics import cluster_interval
 from ecdysis_lab.records import LabError
-from ecdysis_lab.store import RunFolder
+from ecdysis_lab.store import Run
 
 
 def run(seed: int, arms: dict[str, dict[str, list[int]]], **other: Any) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def run(seed: int, arms: dict[str, dict[str, list[int]]], **other: Any) -> dict[
         block[arm] = {"m": {"accuracy": won / n, "outcomes": outcomes, "infra_errors": 1, "user_faults": 0,
                             "prompt_tokens": 100, "completion_tokens": 10, "cost_usd": 0.5, "trial_seconds": 2.0 + seed,
                             "agent_seconds": None}}  # fmt: skip
-    rounds = [{"verdict": "accepted", "editor_calls": 1 + seed}]
+    rounds = [{"decision": "accepted", "editor_calls": 1 + seed}]
     training = {
         "rounds": rounds,
         "phase_seconds": {"review": 2.0 + seed},
@@ -115,7 +115,7 @@ def test_clusters_of_tasks_cover_the_truth_over_seeds():
 
 def test_the_map_is_drawn_of_an_arm_that_groups_its_failures(tmp_path):
     """``self-evolution`` hands over every failure by itself and leaves no patterns."""
-    folder = RunFolder.open(tmp_path, "r", {})
+    folder = Run.open(tmp_path, "r", {})
     rounds = {
         "self-evolution": [{"failures": 3}],
         "ecdysis-no-fdcr": [{"failures": 0}],

@@ -18,8 +18,8 @@ from simlab import bench, trials
 from widget_data import ATTACK, write_jsonl
 
 from ecdysis_lab.evaluate import evolution
-from ecdysis_lab.evaluate.accommodation import Decision
-from ecdysis_lab.evaluate.accommodation_facts import decisions_of, isolated, load_round, rounds_of
+from ecdysis_lab.evaluate.accommodation import Judgement
+from ecdysis_lab.evaluate.accommodation_facts import isolated, judgements_of, load_round, rounds_of
 from ecdysis_lab.evaluate.agreement import DEFECT, QUIRK, UNSURE, Label, read_labels
 from ecdysis_lab.failures.cards import find_failures
 from ecdysis_lab.failures.embedding import embedder
@@ -34,9 +34,9 @@ from ecdysis_lab.review.editors.rules import RulesEditor
 from ecdysis_lab.show.widgets.annotator import EditAnnotator
 from ecdysis_lab.show.widgets.debate import show_review
 from ecdysis_lab.show.widgets.diff import diff_html
-from ecdysis_lab.show.widgets.gates_view import gates_table, round_diff, verdict_line
+from ecdysis_lab.show.widgets.gates_view import decision_line, gates_table, round_diff
 from ecdysis_lab.show.widgets.labels import EditLabels
-from ecdysis_lab.store import RunFolder, Store
+from ecdysis_lab.store import Run, Store
 from ecdysis_lab.train.rounds import RoundRecord
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,7 +44,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def record(**other: Any) -> RoundRecord:
     base: dict[str, Any] = {
-        "round": 1, "failures": 5, "patterns": 2, "recurring": 1, "subset": 2, "verdict": "accepted",
+        "round": 1, "failures": 5, "patterns": 2, "recurring": 1, "subset": 2, "decision": "accepted",
         "gate": "improvement", "reason": "training score rises from 3 to 5 of 8", "score_before": 3.0,
         "score_after": 5.0, "gained": ("1#0", "2#0"), "lost": (), "editor_calls": 1, "harness": "", "candidate": "c",
         "seconds": {}, "usage": asdict(Usage()),
@@ -52,9 +52,7 @@ def record(**other: Any) -> RoundRecord:
     return RoundRecord(**(base | other))
 
 
-def write_round(
-    run: RunFolder, failures: list[Failure], patterns: Patterns, review: Review, n: int = 1
-) -> None:
+def write_round(run: Run, failures: list[Failure], patterns: Patterns, review: Review, n: int = 1) -> None:
     """The files that a round leaves, as far as reading needs them."""
     folder = f"rounds/ecdysis-{n}"
     bare = [
@@ -68,10 +66,10 @@ def write_round(
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, Store, Review]:
+def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Store, Review]:
     """A round of ``sim/small`` in the empty harness, and the trials of ``sim/medium`` on the same tasks."""
     root = tmp_path_factory.mktemp("real")
-    store, run = Store(root), RunFolder.open(root, "run", {"model": "sim/small"})
+    store, run = Store(root), Run.open(root, "run", {"model": "sim/small"})
     mine = trials("retail", "sim/small", "empty", 12)
     for trajectory in (*mine, *trials("retail", "sim/medium", "empty", 12)):
         store.put(trajectory)
@@ -147,7 +145,7 @@ def test_every_reference_leads_to_its_step(real: Any) -> None:
 
 
 def test_without_the_trials_references_are_plain_text(real: Any, tmp_path: Path) -> None:
-    run = RunFolder(tmp_path / "runs/r")
+    run = Run(tmp_path / "runs/r")
     for name in ("review.json", "failures.json"):
         run.write_json(f"rounds/ecdysis-1/{name}", real[0].read_json(f"rounds/ecdysis-1/{name}"))
     page = show_review(run, 1).html
@@ -157,9 +155,9 @@ def test_without_the_trials_references_are_plain_text(real: Any, tmp_path: Path)
 
 
 @pytest.fixture
-def hostile(tmp_path: Path) -> RunFolder:
+def hostile(tmp_path: Path) -> Run:
     """A round in which every text that a stranger wrote holds markup."""
-    store, run = Store(tmp_path), RunFolder.open(tmp_path, "run", {})
+    store, run = Store(tmp_path), Run.open(tmp_path, "run", {})
     trajectories = import_traces(write_jsonl(tmp_path / "t.jsonl")).trajectories
     for trajectory in trajectories:
         store.put(trajectory)
@@ -177,7 +175,7 @@ def hostile(tmp_path: Path) -> RunFolder:
     return run
 
 
-def test_markup_in_a_trajectory_or_an_answer_is_inert(hostile: RunFolder) -> None:
+def test_markup_in_a_trajectory_or_an_answer_is_inert(hostile: Run) -> None:
     shown = show_review(hostile, 1).html
     page = Tags(shown)
     assert not page.names & {"script", "img", "iframe", "object", "svg"}
@@ -187,7 +185,7 @@ def test_markup_in_a_trajectory_or_an_answer_is_inert(hostile: RunFolder) -> Non
     assert "dropped because" in shown and "none of its evidence exists" in shown
 
 
-def test_an_unfinished_debate_and_no_spec_are_told(hostile: RunFolder) -> None:
+def test_an_unfinished_debate_and_no_spec_are_told(hostile: Run) -> None:
     review = hostile.read_json("rounds/ecdysis-1/review.json")
     reason = f"no usable change: {ATTACK}"
     hostile.write_json("rounds/ecdysis-1/review.json", {**review, "spec": None, "reason": reason})
@@ -200,8 +198,8 @@ def test_an_unfinished_debate_and_no_spec_are_told(hostile: RunFolder) -> None:
 
 
 def test_the_arm_that_edits_failure_by_failure_is_shown_too(tmp_path: Path) -> None:
-    run, folder = RunFolder(tmp_path / "r"), "rounds/self-evolution-1"
-    edit = {"task": "7", "verdict": "rejected", "gate": "static", "reason": f"import of os {ATTACK}"}
+    run, folder = Run(tmp_path / "r"), "rounds/self-evolution-1"
+    edit = {"task": "7", "decision": "rejected", "gate": "static", "reason": f"import of os {ATTACK}"}
     run.write_json(f"{folder}/edits.json", [edit])
     run.write_json(f"{folder}/debate-1.json", {"turns": [["moderator", ATTACK]]})
     page = show_review(run, 1, arm="self-evolution").html
@@ -244,7 +242,7 @@ def test_the_edit_of_a_round(real: Any) -> None:
 # -- gates ----------------------------------------------------------------------------------------------------------
 
 
-def answers(run: RunFolder, **other: Any) -> dict[str, str]:
+def answers(run: Run, **other: Any) -> dict[str, str]:
     run.write_json("rounds/ecdysis-2/record.json", record(round=2, **other))
     table = gates_table(run, "ecdysis", 2)
     return dict(zip(table["gate"], table["answer"], strict=True))
@@ -257,33 +255,33 @@ def test_the_gates_stand_in_order_with_their_answers(real: Any, tmp_path: Path) 
     assert table["told"].iloc[-1] == (
         "training score rises from 3 to 5 of 8; gained 1#0, 2#0; pairs 8; sign test p 0.5"
     )
-    run = RunFolder(tmp_path / "r")
-    legal = answers(run, verdict="rejected", gate="legal", score_after=None)
+    run = Run(tmp_path / "r")
+    legal = answers(run, decision="rejected", gate="legal", score_after=None)
     assert list(legal.values()) == ["passed"] * 3 + ["rejected"] + ["not reached"] * 2
-    confirm = answers(run, verdict="rejected", gate="confirm")
+    confirm = answers(run, decision="rejected", gate="confirm")
     assert list(confirm)[-1] == "confirm" and confirm["improvement"] == "passed"
-    early = answers(run, verdict="no_spec", gate="review", candidate="")
+    early = answers(run, decision="no_spec", gate="review", candidate="")
     assert next(iter(early.items())) == ("review", "no_spec")
     assert set(list(early.values())[1:]) == {"not reached"}
 
 
 def test_the_verdict_in_one_sentence(real: Any) -> None:
-    assert verdict_line(real[0], "ecdysis", 1) == (
+    assert decision_line(real[0], "ecdysis", 1) == (
         "ACCEPTED by improvement: training score rises from 3 to 5 of 8. Training score 3 → 5; editor calls 1."
     )
     with pytest.raises(LabError, match="no round 9 of arm 'ecdysis'; it has ecdysis-1"):
-        verdict_line(real[0], "ecdysis", 9)
+        decision_line(real[0], "ecdysis", 9)
 
 
 # -- decisions on a run ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def decisions(real: Any) -> list[Decision]:
-    return decisions_of(real[0], real[1], embedder=embedder("tfidf"))
+def decisions(real: Any) -> list[Judgement]:
+    return judgements_of(real[0], real[1], embedder=embedder("tfidf"))
 
 
-def test_every_change_of_a_run_is_decided_with_reasons(real: Any, decisions: list[Decision]) -> None:
+def test_every_change_of_a_run_is_decided_with_reasons(real: Any, decisions: list[Judgement]) -> None:
     changes = real[2].spec.changes
     assert [d.id for d in decisions] == [f"ecdysis-1.{i + 1}" for i in range(len(changes))]
     for d, change in zip(decisions, changes, strict=True):
@@ -291,13 +289,13 @@ def test_every_change_of_a_run_is_decided_with_reasons(real: Any, decisions: lis
         assert set(d.seen) == {"sim/small", "sim/medium"}
         assert d.reasons
         assert bool(d.fired) == (change.layer in ("actions", "regulation"))
-    assert decisions == decisions_of(real[0], real[1], embedder=embedder("tfidf"))
+    assert decisions == judgements_of(real[0], real[1], embedder=embedder("tfidf"))
 
 
-def test_a_trigger_fires_on_the_failures_that_show_it(real: Any, decisions: list[Decision]) -> None:
+def test_a_trigger_fires_on_the_failures_that_show_it(real: Any, decisions: list[Judgement]) -> None:
     fired = [d.fired["sim/small"][0] for d in decisions if d.fired]
     assert fired and max(fired) >= 1
-    quiet = decisions_of(real[0], real[1], embedder=embedder("tfidf"), replays=False)
+    quiet = judgements_of(real[0], real[1], embedder=embedder("tfidf"), replays=False)
     assert all(d.fired == {} for d in quiet)
 
 
@@ -316,16 +314,16 @@ def test_one_change_is_taken_alone(real: Any, tmp_path: Path) -> None:
 
 def test_a_run_without_its_trials_is_told(real: Any, tmp_path: Path) -> None:
     with pytest.raises(LabError, match="failures of round 1 of arm ecdysis are not in the store"):
-        decisions_of(real[0], Store(tmp_path))
+        judgements_of(real[0], Store(tmp_path))
     with pytest.raises(LabError, match="there is no folder"):
-        rounds_of(RunFolder(tmp_path / "nothing"))
+        rounds_of(Run(tmp_path / "nothing"))
 
 
 # -- a person's labels ----------------------------------------------------------------------------------------------
 
 
-def three() -> list[Decision]:
-    base = Decision(
+def three() -> list[Judgement]:
+    base = Judgement(
         "x-1.1", "x", 1, 1, "accepted", "actions", ATTACK, ATTACK, ATTACK, (), "a", True, (ATTACK,)
     )
     return [
@@ -343,7 +341,7 @@ def test_labels_are_saved_as_they_are_given_and_re_opened(tmp_path: Path) -> Non
     state.note("see step 4")
     state.press("d")
     assert read_labels(path)["x-1.2"] == Label(DEFECT, "see step 4")
-    assert state.summary() == "2 of 3 labelled; agreement with the automatic decision: κ 1.00, n = 2"
+    assert state.summary() == "2 of 3 labelled; agreement with the automatic judgement: κ 1.00, n = 2"
     again = EditLabels(three(), path)
     assert (again.labels, again.current, again.message) == (state.labels, 2, "Re-opened: 2 of 3 labelled.")
     again.press("ArrowLeft")

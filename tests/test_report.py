@@ -17,15 +17,15 @@ import pytest
 from ecdysis_lab.cli import notebooks, parser
 from ecdysis_lab.records import LabError
 from ecdysis_lab.show import report
-from ecdysis_lab.store import RunFolder
+from ecdysis_lab.store import Run
 
 
-def leave(root: Path, **other) -> RunFolder:
+def leave(root: Path, **other) -> Run:
     """A run as an experiment leaves it, with made-up numbers."""
     made = data.summary(data.ARMS5, data.MODELS4, **other)
     made["run_id"] = f"{made['benchmark'].rpartition('/')[2]}-s{made['seed']}"
     made |= {"wall_seconds": 800.0, "cost_usd": 1.25, "billed_usd": 1.0}
-    run = RunFolder.open(root, made["run_id"], {"seed": made["seed"]})
+    run = Run.open(root, made["run_id"], {"seed": made["seed"]})
     run.write_json("summary.json", made)
     return run
 
@@ -37,7 +37,7 @@ def lab(tmp_path_factory):
     for benchmark in ("tau2/retail", "tau2/airline"):
         for seed in (2, 0, 1):
             leave(root, seed=seed, benchmark=benchmark)
-    run = RunFolder(root / "runs/airline-s1")
+    run = Run(root / "runs/airline-s1")
     floor = {
         "repeats": 3,
         "n_tasks": 20,
@@ -155,7 +155,7 @@ def test_wrong_runs_are_refused(lab, tmp_path, capsys):
     root = lab[0]
     assert parser.main(["report", "airline-s9", "--data", str(root), "--out", str(tmp_path / "x.html")]) == 2
     assert "runs: 'airline-s9' is no run and no grid" in capsys.readouterr().err
-    RunFolder.open(tmp_path, "begun", {}).write_status("interrupted")
+    Run.open(tmp_path, "begun", {}).write_status("interrupted")
     with pytest.raises(LabError, match=r"begun has no summary.json yet \(state: interrupted\)"):
         report.find_runs(["begun"], tmp_path)
     with pytest.raises(LabError, match="no evaluated run in"):

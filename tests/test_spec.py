@@ -10,7 +10,7 @@ import pytest
 
 from ecdysis_lab.review.context import Context
 from ecdysis_lab.review.spec import MAX_ANSWER_CHARS, find_json, parse_spec, schema
-from ecdysis_lab.store.run import RunFolder
+from ecdysis_lab.store.run import Run
 
 RECURRING, AUXILIARY = "0123abcd", "89abcdef"
 CONTEXT = Context(
@@ -124,7 +124,7 @@ def test_readable_answers_give_the_one_change(name: str, tmp_path: Any) -> None:
     assert f"{RECURRING}#3" in made.evidence
     assert made.guard is None
     assert made.pattern in (None, 0)
-    RunFolder(tmp_path / "run").write_json("spec.json", spec)  # whatever a model wrote can be stored
+    Run(tmp_path / "run").write_json("spec.json", spec)  # whatever a model wrote can be stored
     assert json.loads((tmp_path / "run/spec.json").read_text())["changes"][0]["what"] == "say the form"
 
 

@@ -22,7 +22,7 @@ import pytest
 
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.records import Intervention, LabError, Message, Trajectory, Trial, Usage
-from ecdysis_lab.store import RunFolder, Store, StoreError, commit_hash
+from ecdysis_lab.store import Run, Store, StoreError, commit_hash
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -211,8 +211,8 @@ def test_killed_in_the_middle_of_writes_the_store_is_whole(tmp_path: Path) -> No
     announce = """
         import sys
         from test_store import trajectory
-        from ecdysis_lab.store import RunFolder, Store
-        store, run = Store(sys.argv[1]), RunFolder.open(sys.argv[1], "r", {"a": 1})
+        from ecdysis_lab.store import Run, Store
+        store, run = Store(sys.argv[1]), Run.open(sys.argv[1], "r", {"a": 1})
         for i in range(int(sys.argv[2]), 100000):
             store.put(trajectory(str(i)))
             run.append_ledger({"i": i, "pad": "x" * 3000})
@@ -231,7 +231,7 @@ def test_killed_in_the_middle_of_writes_the_store_is_whole(tmp_path: Path) -> No
         process.wait()
         stored = {t.trial.task_id for t in Store(tmp_path).trajectories()}
         assert stored >= {str(i) for i in range(last + 1)} and len(stored) <= last + 2
-        run = RunFolder.open(tmp_path, "r", {"a": 1})
+        run = Run.open(tmp_path, "r", {"a": 1})
         assert run.read_json("summary.json")["i"] in (last, last + 1)
         ledger = [entry["i"] for entry in run.ledger()]
         assert set(ledger) >= set(range(last + 1)) and len(ledger) <= last + 6  # a repeat per kill at most
@@ -258,8 +258,8 @@ def test_a_full_disk_is_one_sentence_and_the_store_stays_whole(tmp_path: Path) -
 def test_a_file_that_may_not_grow_keeps_the_old_content_and_whole_lines(tmp_path: Path) -> None:
     code = """
         import resource, signal, sys
-        from ecdysis_lab.store import RunFolder, StoreError
-        run = RunFolder.open(sys.argv[1], "r", {})
+        from ecdysis_lab.store import Run, StoreError
+        run = Run.open(sys.argv[1], "r", {})
         run.append_ledger({"n": 1}); run.write_json("summary.json", {"n": 1})
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
@@ -273,7 +273,7 @@ def test_a_file_that_may_not_grow_keeps_the_old_content_and_whole_lines(tmp_path
     lines = finished(run_python(code, tmp_path)).splitlines()
     assert len(lines) == 2 and "ledger.jsonl" in lines[0] and "summary.json" in lines[1]
     assert all("File too large" in line and "is intact" in line for line in lines)
-    run = RunFolder.open(tmp_path, "r", {})
+    run = Run.open(tmp_path, "r", {})
     assert (run.ledger(), run.read_json("summary.json")) == ([{"n": 1}], {"n": 1})
     assert sorted(path.name for path in run.folder.iterdir()) == [
         "config.json",
@@ -292,12 +292,12 @@ def test_a_read_only_folder_is_one_sentence(tmp_path: Path) -> None:
     code = """
         import os, sys
         from ecdysis_lab.records import LabError
-        from ecdysis_lab.store import RunFolder, Store
+        from ecdysis_lab.store import Run, Store
         from test_store import trajectory
         if os.getuid() == 0:
             os.setgid(65534); os.setuid(65534)  # root may write anywhere
         root = sys.argv[1]
-        for act in (lambda: Store(root).put(trajectory("2")), lambda: RunFolder.open(root, "r", {})):
+        for act in (lambda: Store(root).put(trajectory("2")), lambda: Run.open(root, "r", {})):
             try:
                 act()
             except LabError as error:
@@ -332,34 +332,34 @@ def test_a_run_continues_with_the_same_config_and_refuses_another(tmp_path: Path
         "max_usd": 1.0,
         "path": Path("a"),
     }
-    run = RunFolder.open(tmp_path, "first", config)
+    run = Run.open(tmp_path, "first", config)
     run.append_ledger({"round": 1})
     assert json.loads((tmp_path / "runs/first/config.json").read_text())["sizes"] == {"test": 20, "train": 20}
-    assert RunFolder.open(tmp_path, "first", dict(config)).ledger() == [{"round": 1}]
+    assert Run.open(tmp_path, "first", dict(config)).ledger() == [{"round": 1}]
     other = {**config, "seed": 2, "sizes": {"train": 10, "test": 20}, "extra": True}
     with pytest.raises(LabError) as refused:
-        RunFolder.open(tmp_path, "first", other)
+        Run.open(tmp_path, "first", other)
     assert "extra: (not set) → true; seed: 1 → 2; sizes.train: 20 → 10" in str(refused.value)
     assert "model" not in str(refused.value)
     assert run.read_json("config.json")["seed"] == 1
     with pytest.raises(LabError, match="run first exists"):
-        RunFolder.open(tmp_path, "first", config, resume=False)
+        Run.open(tmp_path, "first", config, resume=False)
 
 
 def test_a_budget_may_be_raised_when_a_run_continues(tmp_path: Path) -> None:
-    RunFolder.open(tmp_path, "r", {"seed": 1, "budget": {"max_usd": 1.0}, "workers": 1})
-    run = RunFolder.open(tmp_path, "r", {"seed": 1, "budget": {"max_usd": 5.0}, "workers": 2})
+    Run.open(tmp_path, "r", {"seed": 1, "budget": {"max_usd": 1.0}, "workers": 1})
+    run = Run.open(tmp_path, "r", {"seed": 1, "budget": {"max_usd": 5.0}, "workers": 2})
     assert run.read_json("config.json") == {"seed": 1, "budget": {"max_usd": 5.0}, "workers": 2}
 
 
 @pytest.mark.parametrize("run_id", ["", "../x", "a/b", ".hidden", "a b"])
 def test_a_run_id_cannot_leave_the_folder(tmp_path: Path, run_id: str) -> None:
     with pytest.raises(LabError, match="use letters, digits"):
-        RunFolder.open(tmp_path, run_id, {})
+        Run.open(tmp_path, run_id, {})
 
 
 def test_a_path_cannot_leave_the_run(tmp_path: Path) -> None:
-    run = RunFolder.open(tmp_path, "r", {})
+    run = Run.open(tmp_path, "r", {})
     assert run.path("rounds/1/spec.json") == (tmp_path / "runs/r/rounds/1/spec.json").resolve()
     with pytest.raises(LabError, match="outside the run folder"):
         run.write_text("../other/config.json", "x")
@@ -367,7 +367,7 @@ def test_a_path_cannot_leave_the_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("torn", [b'{"n": 2, "half', b'{"n": 2}', b"\xff\x00"])
 def test_a_torn_last_ledger_line_is_ignored_and_repaired(tmp_path: Path, torn: bytes) -> None:
-    run = RunFolder.open(tmp_path, "r", {})
+    run = Run.open(tmp_path, "r", {})
     run.append_ledger({"n": 1})
     with run.path("ledger.jsonl").open("ab") as file:
         file.write(torn)
@@ -377,7 +377,7 @@ def test_a_torn_last_ledger_line_is_ignored_and_repaired(tmp_path: Path, torn: b
 
 
 def test_a_damaged_line_inside_the_ledger_is_named(tmp_path: Path) -> None:
-    run = RunFolder.open(tmp_path, "r", {})
+    run = Run.open(tmp_path, "r", {})
     run.path("ledger.jsonl").write_text('{"n": 1}\nrubbish\n{"n": 3}\n')
     with pytest.raises(StoreError, match=r"ledger\.jsonl, line 2 is damaged"):
         run.ledger()
@@ -386,20 +386,20 @@ def test_a_damaged_line_inside_the_ledger_is_named(tmp_path: Path) -> None:
 def test_two_processes_append_to_one_ledger(tmp_path: Path) -> None:
     code = """
         import sys
-        from ecdysis_lab.store import RunFolder
-        run = RunFolder.open(sys.argv[1], "r", {})
+        from ecdysis_lab.store import Run
+        run = Run.open(sys.argv[1], "r", {})
         for i in range(60):
             run.append_ledger({"who": sys.argv[2], "i": i, "pad": "x" * 9000})
     """
     for process in [run_python(code, tmp_path, who) for who in "ab"]:
         finished(process)
-    ledger = RunFolder.open(tmp_path, "r", {}).ledger()
+    ledger = Run.open(tmp_path, "r", {}).ledger()
     assert len(ledger) == 120
     assert [entry["i"] for entry in ledger if entry["who"] == "a"] == list(range(60))
 
 
 def test_json_files_take_records_numpy_and_nan(tmp_path: Path) -> None:
-    run = RunFolder.open(tmp_path, "r", {})
+    run = Run.open(tmp_path, "r", {})
     value = {
         "usage": Usage(calls=1), "mean": np.float64(0.5), "n": np.int64(3), "ci": np.array([0.1, np.nan]),
         "nan": float("nan"), "where": Path("x/y"), "set": {"b", "a"}, "tuple": (1, True, None),
@@ -414,7 +414,7 @@ def test_json_files_take_records_numpy_and_nan(tmp_path: Path) -> None:
 
 
 def test_the_status_says_state_and_time(tmp_path: Path) -> None:
-    run = RunFolder.open(tmp_path, "r", {})
+    run = Run.open(tmp_path, "r", {})
     run.write_status("running", round=2)
     run.write_status("failed", error="LabError: no")
     status = run.read_json("status.json")

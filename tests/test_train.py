@@ -19,11 +19,11 @@ from simlab import bench
 from ecdysis_lab.harness import SHIPPED, copy_harness, diff_harness, load_harness
 from ecdysis_lab.harness.rollout import Setup
 from ecdysis_lab.models import ModelParams, complete
-from ecdysis_lab.records import Candidate, LabError, Spec, Trajectory, Verdict
+from ecdysis_lab.records import Candidate, Decision, LabError, Spec, Trajectory
 from ecdysis_lab.review.debate import Reviewer
 from ecdysis_lab.review.editors.rules import RulesEditor
 from ecdysis_lab.store import Store
-from ecdysis_lab.store.run import RunFolder
+from ecdysis_lab.store.run import Run
 from ecdysis_lab.train import gates, loop
 from ecdysis_lab.train.judge import Judge
 from ecdysis_lab.train.loop import Trainer
@@ -57,7 +57,7 @@ class Lab:
                 source.backup(copy)
 
     def train(self, progress: Any = None) -> Trained:
-        self.run = RunFolder.open(self.root, "run", asdict(self.config))
+        self.run = Run.open(self.root, "run", asdict(self.config))
         self.store = Store(self.root)
         return Trainer(self.config, self.run, self.store, progress=progress, on_new=self.note).train()
 
@@ -90,8 +90,8 @@ def test_a_candidate_is_accepted_only_with_a_strict_rise(done: Any) -> None:
     assert any(r.score_after is not None for r in trained.rounds), "some round reaches the rerun"
     for record in trained.rounds:
         rises = record.score_after is not None and record.score_after > record.score_before
-        assert (record.verdict == "accepted") == (rises and record.gate == "improvement")
-        assert (record.harness == record.candidate) == (record.verdict == "accepted")
+        assert (record.decision == "accepted") == (rises and record.gate == "improvement")
+        assert (record.harness == record.candidate) == (record.decision == "accepted")
         if record.score_after is not None:
             assert record.score_after - record.score_before == len(record.gained) - len(record.lost)
 
@@ -101,13 +101,13 @@ def test_the_chain_of_harnesses(done: Any) -> None:
     lab, trained = done
     now = load_harness("empty").hash
     for record in trained.rounds:
-        now = record.candidate if record.verdict == "accepted" else now
+        now = record.candidate if record.decision == "accepted" else now
         assert record.harness == now
     assert trained.harness.hash == now
     kept = {p.name for p in lab.run.path("harness").iterdir()}
     assert kept == {
         load_harness("empty").hash,
-        *(r.candidate for r in trained.rounds if r.verdict == "accepted"),
+        *(r.candidate for r in trained.rounds if r.decision == "accepted"),
     }
     assert all(load_harness(lab.run.path(f"harness/{h}")).hash == h for h in kept)
 
@@ -115,7 +115,7 @@ def test_the_chain_of_harnesses(done: Any) -> None:
 def test_the_next_round_starts_at_the_accepted_score(done: Any) -> None:
     _, trained = done
     for one, two in zip(trained.rounds, trained.rounds[1:], strict=False):
-        assert two.score_before == (one.score_after if one.verdict == "accepted" else one.score_before)
+        assert two.score_before == (one.score_after if one.decision == "accepted" else one.score_before)
         assert two.failures == 24 - two.score_before
 
 
@@ -124,7 +124,7 @@ def test_one_ledger_line_a_round(done: Any) -> None:
     ledger = lab.run.ledger()
     assert [(e["arm"], e["round"]) for e in ledger] == [("ecdysis", r.round) for r in trained.rounds]
     for entry, record in zip(ledger, trained.rounds, strict=True):
-        assert entry["verdict"] == record.verdict
+        assert entry["decision"] == record.decision
         assert entry["reason"] == record.reason
         if record.gate == "improvement":
             assert entry["numbers"]["pairs"] == 24
@@ -228,7 +228,7 @@ STOPS: dict[str, tuple[Any, str, int, bool]] = {
     "improvement": (gates, "improvement_gate", 1, True),
     "judged": (Judge, "judge", 1, True),
     "kept": (Session, "keep", 2, True),
-    "in the ledger, not on record": (RunFolder, "append_ledger", 1, True),
+    "in the ledger, not on record": (Run, "append_ledger", 1, True),
     "on record": (Session, "write_record", 1, True),
     "round 2 begins": (loop, "find_failures", 2, False),
 }
@@ -262,8 +262,8 @@ def test_a_stop_anywhere_changes_nothing(
     assert once.left <= 0
     assert [plain(r) for r in found.rounds] == [plain(r) for r in wanted.rounds[:rounds]]
     assert found.harness.hash == wanted.rounds[rounds - 1].harness
-    assert [(e["round"], e["verdict"]) for e in lab.run.ledger()] == [
-        (r.round, r.verdict) for r in wanted.rounds[:rounds]
+    assert [(e["round"], e["decision"]) for e in lab.run.ledger()] == [
+        (r.round, r.decision) for r in wanted.rounds[:rounds]
     ]
     if "trial" in where:
         assert set(lab.ran) <= set(wanted_lab.ran)
@@ -287,7 +287,7 @@ def test_other_evidence_under_the_same_round_is_refused(
         lab.train()
 
 
-# -- verdicts that other editors earn ---------------------------------------------------------------------------------
+# -- decisions that other editors earn ---------------------------------------------------------------------------------
 
 
 class Scripted:
@@ -331,14 +331,14 @@ DENY = HOOKS + "def check(call, view):\n    return Refuse('No.', 'Stop.', 'deny'
 
 def test_no_change_ends_the_training(scripted: Script) -> None:
     _, trained = scripted("", rounds=3)
-    assert [(r.verdict, r.gate, r.editor_calls) for r in trained.rounds] == [("no_change", "edit", 1)]
+    assert [(r.decision, r.gate, r.editor_calls) for r in trained.rounds] == [("no_change", "edit", 1)]
 
 
 def test_a_silent_edit_is_rejected_without_a_single_rerun(scripted: Script) -> None:
     """Every model-visible byte is the same, so every result is taken over, and equal is rejected."""
     lab, trained = scripted(SILENT)
     (record,) = trained.rounds
-    assert (record.verdict, record.gate, record.score_after) == (
+    assert (record.decision, record.gate, record.score_after) == (
         "rejected",
         "improvement",
         record.score_before,
@@ -352,7 +352,7 @@ def test_without_reuse_every_training_trial_is_paid_for_again(done: Any, tmp_pat
     Scripted.sources, Scripted.feedback = [SILENT], []
     lab = Lab(tmp_path, done[0], rounds=1, editor=f"{__name__}:Scripted", reuse=False)
     (record,) = lab.train().rounds
-    assert (record.verdict, record.score_after) == ("rejected", record.score_before)
+    assert (record.decision, record.score_after) == ("rejected", record.score_before)
     assert lab.run.ledger()[0]["numbers"]["reused"] == 0
     assert sum(lab.ran.values()) == 24
 
@@ -360,7 +360,7 @@ def test_without_reuse_every_training_trial_is_paid_for_again(done: Any, tmp_pat
 def test_a_refused_legal_act_goes_back_to_the_editor_once(scripted: Script) -> None:
     lab, trained = scripted(DENY, DENY)
     (record,) = trained.rounds
-    assert (record.verdict, record.gate, record.editor_calls, record.score_after) == (
+    assert (record.decision, record.gate, record.editor_calls, record.score_after) == (
         "rejected",
         "legal",
         2,
@@ -383,7 +383,7 @@ def test_a_gates_reason_survives_an_editor_that_has_no_other_answer(scripted: Sc
     """Else the round would end as no_change, end the training, and the next debate would propose it again."""
     lab, trained = scripted(DENY, "", rounds=2)
     first, second = trained.rounds
-    assert (first.verdict, first.gate, first.editor_calls) == ("rejected", "legal", 2)
+    assert (first.decision, first.gate, first.editor_calls) == ("rejected", "legal", 2)
     assert first.reason.endswith("asked again, the editor changed nothing (no_change)")
     assert second.round == 2
     text = lab.run.path("rounds/ecdysis-2/context.md").read_text()
@@ -406,7 +406,7 @@ def test_cheap_gates_reject_before_any_rerun(source: str, gate: str, told: str, 
         source = source.replace("USER", seen[0]["arguments"]["user_id"])
     lab, trained = scripted(source)
     (record,) = trained.rounds
-    assert (record.verdict, record.gate, record.editor_calls) == ("rejected", gate, 2)
+    assert (record.decision, record.gate, record.editor_calls) == ("rejected", gate, 2)
     assert told in record.reason and Scripted.feedback == ["", record.reason]
     assert lab.ran == Counter()
 
@@ -417,7 +417,7 @@ def train_ids() -> list[str]:
 
 def test_rejected_proposals_are_told_to_the_next_round(scripted: Script) -> None:
     lab, trained = scripted(SILENT, rounds=2)
-    assert trained.rounds[0].verdict == "rejected"
+    assert trained.rounds[0].decision == "rejected"
     text = lab.run.path("rounds/ecdysis-2/context.md").read_text()
     told = text.partition("# Proposals rejected in earlier rounds\n")[2].partition("\n#")[0]
     assert "→ improvement: training score stays from" in told
@@ -426,8 +426,8 @@ def test_rejected_proposals_are_told_to_the_next_round(scripted: Script) -> None
 def test_nothing_fails_ends_the_training(tmp_path: Path) -> None:
     lab = Lab(tmp_path, setup=Setup("tau2/airline", "sim/flawless"), n_tasks=3, trials=1)
     trained = lab.train()
-    assert [(r.verdict, r.gate, r.failures) for r in trained.rounds] == [("no_failures", "failures", 0)]
-    assert lab.run.ledger()[0]["verdict"] == "no_failures"
+    assert [(r.decision, r.gate, r.failures) for r in trained.rounds] == [("no_failures", "failures", 0)]
+    assert lab.run.ledger()[0]["decision"] == "no_failures"
 
 
 # -- confirmation, infrastructure, a person's pick ----------------------------------------------------------------
@@ -436,15 +436,15 @@ def test_nothing_fails_ends_the_training(tmp_path: Path) -> None:
 def test_an_accepted_edit_has_to_rise_again_on_fresh_seeds(
     done: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    accepted = next(r for r in done[1].rounds if r.verdict == "accepted")
+    accepted = next(r for r in done[1].rounds if r.decision == "accepted")
     lab = Lab(tmp_path, done[0], rounds=accepted.round, confirm=1)
     record = lab.train().rounds[-1]
     fresh = {t.trial.seed for t in lab.store.trajectories()} - {2000, 2001}
     assert fresh == {2100, 2101}
     told = lab.run.ledger()[-1]["numbers"]["confirm"]
     assert told["repeats"] == 1 and told["pairs"] == 24
-    assert (record.verdict == "accepted") is (told["after"] > told["before"])
-    assert record.gate == ("improvement" if record.verdict == "accepted" else "confirm")
+    assert (record.decision == "accepted") is (told["after"] > told["before"])
+    assert record.gate == ("improvement" if record.decision == "accepted" else "confirm")
 
 
 def test_a_rise_that_does_not_repeat_is_rejected(
@@ -456,12 +456,12 @@ def test_a_rise_that_does_not_repeat_is_rejected(
     first = real
 
     def falls(before: Any, after: Any, reused: int = 0) -> Any:
-        verdict = first(before, after, reused)
-        return replace(verdict, accepted=before[0].trial.seed < 2100)
+        decision = first(before, after, reused)
+        return replace(decision, accepted=before[0].trial.seed < 2100)
 
     monkeypatch.setattr(gates, "improvement_gate", falls)
     (record,) = lab.train().rounds
-    assert (record.verdict, record.gate) == ("rejected", "confirm")
+    assert (record.decision, record.gate) == ("rejected", "confirm")
     assert "but on fresh seeds" in record.reason
     assert record.harness == load_harness("empty").hash
 
@@ -516,10 +516,10 @@ def test_every_failure_goes_to_the_editor_alone(alone: Any) -> None:
     (record,) = trained.rounds
     edits = lab.run.read_json("rounds/self-evolution-1/edits.json")
     assert len(edits) == record.failures > 4
-    handed = [e for e in edits if e["verdict"] not in ("mended", "no_spec")]
+    handed = [e for e in edits if e["decision"] not in ("mended", "no_spec")]
     assert record.editor_calls == len(handed) == sum(e["editor_calls"] for e in edits) > 2
-    assert {e["verdict"] for e in edits} >= {"accepted", "mended"}
-    assert record.verdict == "accepted" and trained.harness.hash == edits[-1]["harness"] == record.harness
+    assert {e["decision"] for e in edits} >= {"accepted", "mended"}
+    assert record.decision == "accepted" and trained.harness.hash == edits[-1]["harness"] == record.harness
     assert record.gained and record.score_after is None and record.gate == "own task"
 
 
@@ -529,10 +529,10 @@ def test_edits_build_on_each_other_and_each_has_a_ledger_line(alone: Any) -> Non
     force = load_harness("empty").hash
     for edit in edits:
         assert edit["parent"] == force
-        force = edit["candidate"] if edit["verdict"] == "accepted" else force
+        force = edit["candidate"] if edit["decision"] == "accepted" else force
         assert edit["harness"] == force
-    lines = [(e["edit"], e["verdict"]) for e in lab.run.ledger()]
-    assert lines == [*((i, e["verdict"]) for i, e in enumerate(edits, 1)), (0, "accepted")]
+    lines = [(e["edit"], e["decision"]) for e in lab.run.ledger()]
+    assert lines == [*((i, e["decision"]) for i, e in enumerate(edits, 1)), (0, "accepted")]
 
 
 def test_an_edit_is_verified_on_its_own_task_only(alone: Any) -> None:
@@ -551,7 +551,7 @@ def test_one_by_one_goes_on_after_a_stop(
     where: str, alone: Any, done: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner, name = {
-        "edit": (RulesEditor, "edit"), "verify": (OneByOne, "_verify"), "write_json": (RunFolder, "write_json")
+        "edit": (RulesEditor, "edit"), "verify": (OneByOne, "_verify"), "write_json": (Run, "write_json")
     }[where]  # fmt: skip
     lab = Lab(tmp_path, alone[0], rounds=1, arm="self-evolution", method="one-by-one")
     once = Once(getattr(owner, name), 3 if where != "write_json" else 8, True)
@@ -561,8 +561,8 @@ def test_one_by_one_goes_on_after_a_stop(
     found = lab.train()
     assert once.left <= 0 and lab.ran == Counter()
     assert [plain(r) for r in found.rounds] == [plain(r) for r in alone[1].rounds]
-    assert [(e["edit"], e["verdict"]) for e in lab.run.ledger()] == [
-        (e["edit"], e["verdict"]) for e in alone[0].run.ledger()
+    assert [(e["edit"], e["decision"]) for e in lab.run.ledger()] == [
+        (e["edit"], e["decision"]) for e in alone[0].run.ledger()
     ]
 
 
@@ -573,7 +573,7 @@ def test_an_edit_that_does_nothing_earns_nothing_from_an_earlier_one(done: Any, 
     lab = Lab(tmp_path, done[0], rounds=1, arm="self-evolution", method="one-by-one",
               editor=f"{__name__}:Scripted")  # fmt: skip
     lab.train()
-    words = [e["verdict"] for e in lab.run.read_json("rounds/self-evolution-1/edits.json")]
+    words = [e["decision"] for e in lab.run.read_json("rounds/self-evolution-1/edits.json")]
     assert words.count("accepted") == 1 and "mended" in words, words
 
 
@@ -595,7 +595,7 @@ def test_an_editor_that_was_asked_is_not_asked_again(
 
 def test_a_harness_is_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab(tmp_path)
-    session = Session(lab.config, RunFolder.open(tmp_path, "run", {}), Store(tmp_path))
+    session = Session(lab.config, Run.open(tmp_path, "run", {}), Store(tmp_path))
     human, real = load_harness("airline"), copy_harness
 
     def half(source: Any, out: Path) -> Any:
@@ -612,12 +612,12 @@ def test_a_harness_is_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 
 def test_each_round_confirms_on_seeds_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = config(confirm=2, n_tasks=1)
-    session = Session(made, RunFolder.open(tmp_path, "run", {}), Store(tmp_path))
+    session = Session(made, Run.open(tmp_path, "run", {}), Store(tmp_path))
     asked: list[tuple[int, ...]] = []
     monkeypatch.setattr(
         session, "rollout", lambda harness, what, tasks=None, seeds=None: asked.append(seeds) or []
     )
-    first = Verdict(True, "improvement", "rises", 1.0, 2.0)
+    first = Decision(True, "improvement", "rises", 1.0, 2.0)
     monkeypatch.setattr(gates, "improvement_gate", lambda before, after, reused=0: first)
     judge, empty = Judge(session, RulesEditor()), load_harness("empty")
     for n in (1, 2):

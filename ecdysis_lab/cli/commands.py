@@ -179,14 +179,14 @@ def _ratio_options(parser: argparse.ArgumentParser) -> None:
 def _ratio(arguments: argparse.Namespace) -> int:
     from ecdysis_lab.cli import notebooks
     from ecdysis_lab.evaluate import accommodation
-    from ecdysis_lab.evaluate.accommodation_facts import decisions_of
+    from ecdysis_lab.evaluate.accommodation_facts import judgements_of
 
     folder = Path(arguments.run_id)
     if not folder.is_dir():
         folder = Path(arguments.data or notebooks.PROJECT / "data") / "runs" / arguments.run_id
-    decisions = decisions_of(folder, arm=arguments.arm)
+    decisions = judgements_of(folder, arm=arguments.arm)
     t = {"proposed": accommodation.ratio(decisions), "accepted": accommodation.ratio(decisions, "accepted")}
-    table = accommodation.decisions_table(decisions)
+    table = accommodation.judgements_table(decisions)
     if arguments.json:
         print(json.dumps({"t": t, "changes": table.to_dict("records")}, ensure_ascii=False))
         return 0

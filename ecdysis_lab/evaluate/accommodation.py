@@ -49,14 +49,14 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Decision:
-    """One change with the automatic decision.
+class Judgement:
+    """One change with the automatic judgement.
 
     Parameters
     ----------
-    id : ``"<arm>-<round>.<change>"``, both from 1. arm, round, change : its parts. outcome : verdict of the round.
+    id : ``"<arm>-<round>.<change>"``, both from 1. arm, round, change : its parts. outcome : decision of the round.
     layer, what, why, pattern, evidence : of the change. model : the model it was trained on.
-    model_specific : the decision; None where nothing decides it. reasons : why, in words.
+    model_specific : the judgement; None where nothing decides it. reasons : why, in words.
     seen, fired : the numbers behind it, see :class:`Facts`.
     """
 
@@ -78,7 +78,7 @@ class Decision:
 
     @property
     def word(self) -> str:
-        """The decision as a label: ``model quirk``, ``harness defect`` or ``unsure``."""
+        """The judgement as a label: ``model quirk``, ``harness defect`` or ``unsure``."""
         return {True: "model quirk", False: "harness defect", None: "unsure"}[self.model_specific]
 
 
@@ -162,25 +162,25 @@ def _counts(counted: Counted) -> str:
     return ", ".join(f"{model} {n} of {total}" for model, (n, total) in sorted(counted.items()))
 
 
-def ratio(decisions: Iterable[Decision], outcome: str | None = None) -> float | None:
+def ratio(judgements: Iterable[Judgement], outcome: str | None = None) -> float | None:
     """t: the share of model-specific changes among those decided; None when there are none.
 
     Parameters
     ----------
-    decisions : of one arm or run. outcome : count only changes of rounds with this verdict, e.g. ``"accepted"``.
+    judgements : of one arm or run. outcome : count only changes of rounds with this decision, e.g. ``"accepted"``.
     """
     decided = [
-        d.model_specific for d in decisions if d.model_specific is not None and outcome in (None, d.outcome)
+        d.model_specific for d in judgements if d.model_specific is not None and outcome in (None, d.outcome)
     ]
     return sum(decided) / len(decided) if decided else None
 
 
-def decisions_table(decisions: Iterable[Decision]) -> pd.DataFrame:
-    """One row per change: columns change, layer, what, round, decision, reasons."""
+def judgements_table(judgements: Iterable[Judgement]) -> pd.DataFrame:
+    """One row per change: columns change, layer, what, round, judgement, reasons."""
     import pandas as pd
 
-    rows = [(d.id, d.layer, d.what, d.outcome, d.word, "; ".join(d.reasons)) for d in decisions]
-    return pd.DataFrame(rows, columns=["change", "layer", "what", "round", "decision", "reasons"])
+    rows = [(d.id, d.layer, d.what, d.outcome, d.word, "; ".join(d.reasons)) for d in judgements]
+    return pd.DataFrame(rows, columns=["change", "layer", "what", "round", "judgement", "reasons"])
 
 
 def joint_patterns(

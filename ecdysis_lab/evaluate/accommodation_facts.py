@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ecdysis_lab.benchmarks import load_benchmark
-from ecdysis_lab.evaluate.accommodation import Decision, Facts, decide, joint_patterns, seen_on
+from ecdysis_lab.evaluate.accommodation import Facts, Judgement, decide, joint_patterns, seen_on
 from ecdysis_lab.evaluate.results import round_evidence
 from ecdysis_lab.failures.cards import find_failures
 from ecdysis_lab.harness import copy_harness, load_harness
@@ -31,7 +31,7 @@ from ecdysis_lab.records import (
 )
 from ecdysis_lab.review.context import short
 from ecdysis_lab.review.editors.rules import RulesEditor
-from ecdysis_lab.store import RunFolder, Store
+from ecdysis_lab.store import Run, Store
 
 MOST_FAILURES = 60  # of one model at hand, in the joint patterns
 MOST_REPLAYS = 20  # of one model, per change
@@ -45,13 +45,13 @@ class Round:
 
     Parameters
     ----------
-    arm, n : which. verdict : of its record. changes : of its spec. failures, patterns : its evidence, the failures
+    arm, n : which. decision : of its record. changes : of its spec. failures, patterns : its evidence, the failures
         with their trajectories where the store has them. parent, candidate : harnesses, or None where not kept.
     """
 
     arm: str
     n: int
-    verdict: str
+    decision: str
     changes: tuple[Change, ...]
     failures: Sequence[Failure]
     patterns: Patterns
@@ -61,16 +61,16 @@ class Round:
     acts: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False)
 
 
-def decisions_of(
-    run: RunFolder | Path | str,
+def judgements_of(
+    run: Run | Path | str,
     store: Store | None = None,
     *,
     arm: str | None = None,
     embedder: Embedder | None = None,
     replays: bool = True,
     seed: int = 0,
-) -> list[Decision]:
-    """The automatic decision on every change that the rounds of a run proposed, with its reasons.
+) -> list[Judgement]:
+    """The automatic judgement on every change that the rounds of a run proposed, with its reasons.
 
     Parameters
     ----------
@@ -83,9 +83,9 @@ def decisions_of(
     ------
     LabError: the folder is no run, or the store lacks the failures of a round.
     """
-    run = run if isinstance(run, RunFolder) else RunFolder(Path(run))
+    run = run if isinstance(run, Run) else Run(Path(run))
     store = store or Store(run.folder.parent.parent)
-    made: list[Decision] = []
+    made: list[Judgement] = []
     at_hand: dict[str, tuple[dict[str, list[Failure]], frozenset[str]]] = {}
     for name, n in rounds_of(run, arm):
         found = load_round(run, name, n, store)
@@ -100,7 +100,7 @@ def decisions_of(
     return made
 
 
-def rounds_of(run: RunFolder, arm: str | None = None) -> list[tuple[str, int]]:
+def rounds_of(run: Run, arm: str | None = None) -> list[tuple[str, int]]:
     """(arm, number) of every recorded round, in order.
 
     Raises
@@ -113,7 +113,7 @@ def rounds_of(run: RunFolder, arm: str | None = None) -> list[tuple[str, int]]:
     return sorted((a, int(n)) for a, _, n in names if n.isdigit() and arm in (None, a))
 
 
-def load_round(run: RunFolder, arm: str, n: int, store: Store) -> Round:
+def load_round(run: Run, arm: str, n: int, store: Store) -> Round:
     """One round from its files and the store.
 
     Raises
@@ -127,9 +127,9 @@ def load_round(run: RunFolder, arm: str, n: int, store: Store) -> Round:
         Change(**{**c, "evidence": tuple(c["evidence"]), "must_still_allow": tuple(c["must_still_allow"])})
         for c in spec["changes"]
     )
-    verdict = str(record.get("verdict", ""))
+    decision = str(record.get("decision", ""))
     if not changes:
-        return Round(arm, n, verdict, (), (), Patterns((), {}, {}, "", "", 0.0, None))
+        return Round(arm, n, decision, (), (), Patterns((), {}, {}, "", "", 0.0, None))
     failures, patterns, _ = round_evidence(run, arm, n)
     stored = {t.key: t for t in store.trajectories([f.key for f in failures])}
     missing = [f.key for f in failures if f.key not in stored]
@@ -141,16 +141,16 @@ def load_round(run: RunFolder, arm: str, n: int, store: Store) -> Round:
     whole = [replace(f, trajectory=stored[f.key]) for f in failures]
     trial = whole[0].trajectory.trial
     return Round(
-        arm, n, verdict, changes, whole, patterns, _harness(run, f"harness/{trial.harness}"),
+        arm, n, decision, changes, whole, patterns, _harness(run, f"harness/{trial.harness}"),
         _candidate(run, folder), trial.model,
     )  # fmt: skip
 
 
-def _harness(run: RunFolder, name: str) -> Harness | None:
+def _harness(run: Run, name: str) -> Harness | None:
     return load_harness(run.folder / name) if (run.folder / name).is_dir() else None
 
 
-def _candidate(run: RunFolder, folder: str) -> Harness | None:
+def _candidate(run: Run, folder: str) -> Harness | None:
     """The last candidate of a round."""
     kept = sorted(
         (p for p in (run.folder / folder).glob("candidate-*") if p.is_dir()),
@@ -195,13 +195,13 @@ def judge_round(
     embedder: Embedder | None = None,
     replays: bool = True,
     seed: int = 0,
-) -> list[Decision]:
-    """Decisions on the changes of one round.
+) -> list[Judgement]:
+    """Judgements on the changes of one round.
 
     Parameters
     ----------
     found : the round. others : failures of the other models at hand. ran : tasks that these were run on, failed or
-        not; None where that is not known. embedder, replays, seed : see :func:`decisions_of`.
+        not; None where that is not known. embedder, replays, seed : see :func:`judgements_of`.
     """
     joint = joint_patterns(found.failures, others, embedder, seed) if any(others.values()) else found.patterns
     keys = {short(f.key): f.key for f in found.failures}
@@ -216,8 +216,8 @@ def judge_round(
         facts = Facts(found.model, name, len(tasks), seen, fired, why, shared)
         specific, reasons = decide(facts)
         made.append(
-            Decision(
-                id=f"{found.arm}-{found.n}.{i}", arm=found.arm, round=found.n, change=i, outcome=found.verdict,
+            Judgement(
+                id=f"{found.arm}-{found.n}.{i}", arm=found.arm, round=found.n, change=i, outcome=found.decision,
                 layer=change.layer, what=change.what, why=change.why, pattern=name,
                 evidence=change.evidence, model=found.model, model_specific=specific, reasons=reasons,
                 seen=dict(seen), fired=dict(fired or {}),

@@ -1,4 +1,4 @@
-"""A person's labels on changes, in a CSV file, and how far they agree with the automatic decision."""
+"""A person's labels on changes, in a CSV file, and how far they agree with the automatic judgement."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ecdysis_lab.evaluate.accommodation import Decision
+from ecdysis_lab.evaluate.accommodation import Judgement
 from ecdysis_lab.records import LabError
-from ecdysis_lab.store.run import RunFolder, told
+from ecdysis_lab.store.run import Run, told
 
 DEFECT, QUIRK, UNSURE = "harness defect", "model quirk", "unsure"
 LABELS = (DEFECT, QUIRK, UNSURE)
@@ -28,7 +28,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Cohen's κ between a person and the automatic decision.
+    """Cohen's κ between a person and the automatic judgement.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Agreement:
     left_out: int
 
 
-def write_labels(path: Path | str, decisions: Iterable[Decision], labels: Mapping[str, Label]) -> Path:
+def write_labels(path: Path | str, judgements: Iterable[Judgement], labels: Mapping[str, Label]) -> Path:
     """Replace a CSV file: one row per change, with the person's label (empty where there is none) and note.
 
     Raises
@@ -54,14 +54,14 @@ def write_labels(path: Path | str, decisions: Iterable[Decision], labels: Mappin
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for d in decisions:
+    for d in judgements:
         mine = labels.get(d.id, Label(""))
         if mine.label and mine.label not in LABELS:
             raise LabError(f"label: unknown {mine.label!r}; choose one of {', '.join(LABELS)}")
         cells = (d.id, mine.label, mine.note, d.word, d.outcome, d.layer, d.what, "; ".join(d.reasons))
         writer.writerow([_harmless(cell) for cell in cells])
     path = Path(path)
-    return RunFolder(path.parent).write_text(path.name, text.getvalue())
+    return Run(path.parent).write_text(path.name, text.getvalue())
 
 
 def _harmless(cell: str) -> str:
@@ -94,17 +94,17 @@ def read_labels(path: Path | str) -> dict[str, Label]:
     return found
 
 
-def agreement(decisions: Sequence[Decision], labels: Mapping[str, Label]) -> Agreement:
-    """Cohen's κ over the changes that both the person and the automatic decision call defect or quirk.
+def agreement(judgements: Sequence[Judgement], labels: Mapping[str, Label]) -> Agreement:
+    """Cohen's κ over the changes that both the person and the automatic judgement call defect or quirk.
 
     Parameters
     ----------
-    decisions : the automatic ones. labels : the person's, by id; ``unsure`` counts as undecided.
+    judgements : the automatic ones. labels : the person's, by id; ``unsure`` counts as undecided.
     """
     sure = (DEFECT, QUIRK)
-    pairs = [(labels[d.id].label, d.word) for d in decisions if d.id in labels]
+    pairs = [(labels[d.id].label, d.word) for d in judgements if d.id in labels]
     pairs = [p for p in pairs if p[0] in sure and p[1] in sure]
-    left_out = len(decisions) - len(pairs)
+    left_out = len(judgements) - len(pairs)
     kappa, reason = cohen([a == QUIRK for a, _ in pairs], [b == QUIRK for _, b in pairs])
     agreed = sum(a == b for a, b in pairs) / len(pairs) if pairs else None
     return Agreement(kappa, reason, len(pairs), agreed, left_out)
@@ -115,7 +115,7 @@ def cohen(first: Sequence[bool], second: Sequence[bool]) -> tuple[float | None, 
 
     Parameters
     ----------
-    first, second : their decisions, of equal length. κ = (observed - expected) / (1 - expected) agreement.
+    first, second : their judgements, of equal length. κ = (observed - expected) / (1 - expected) agreement.
     """
     n = len(first)
     if n == 0:

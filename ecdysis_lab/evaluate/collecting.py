@@ -14,7 +14,7 @@ from ecdysis_lab.failures.collection import RECORD
 from ecdysis_lab.harness import Harness, load_harness
 from ecdysis_lab.models import Budget
 from ecdysis_lab.records import LabError, Progress, Task, Trajectory
-from ecdysis_lab.store import RunFolder, Store
+from ecdysis_lab.store import Run, Store
 from ecdysis_lab.train.settings import check_models, configure
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Work:
             "user_faults": status["user_fault"],
             "damaged": [],
         }
-        RunFolder(self.folder).write_json(RECORD, record)
+        Run(self.folder).write_json(RECORD, record)
         return found
 
 

@@ -169,7 +169,7 @@ def _training(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     rounds = [b["rounds"] for b in blocks]
     totals |= {
         "n_rounds": sum(map(len, rounds)),
-        "n_accepted": sum(r["verdict"] == "accepted" for one in rounds for r in one),
+        "n_accepted": sum(r["decision"] == "accepted" for one in rounds for r in one),
         "editor_calls": _sum([r.get("editor_calls") for one in rounds for r in one]),
     }
     return {

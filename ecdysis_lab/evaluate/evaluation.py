@@ -12,7 +12,7 @@ from ecdysis_lab.evaluate.frozen import Frozen, find_frozen, training_block
 from ecdysis_lab.evaluate.testing import Tested, arms_block, trials_by_model
 from ecdysis_lab.models import open_budget
 from ecdysis_lab.records import LabError, Progress, Trajectory
-from ecdysis_lab.store import RunFolder, Store
+from ecdysis_lab.store import Run, Store
 from ecdysis_lab.store.billing import at_work, billed, consumption
 from ecdysis_lab.train.settings import UNTRAINED, ExperimentConfig, check_models, configure, smoke
 
@@ -89,7 +89,7 @@ class Evaluation:
         self.tasks = load_benchmark(config.benchmark).tasks("test", config.test_tasks, config.seed)
         hashes = {f.arm: f.harness.hash for f in frozen}
         mark = "-".join(h[:6] for h in hashes.values())
-        self.run = RunFolder.open(
+        self.run = Run.open(
             root, run_id or f"test-{config.run_id}-{mark}", asdict(config) | {"frozen": hashes}
         )
         self.store, self.billing = Store(root), billed(self.run)

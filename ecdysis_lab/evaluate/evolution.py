@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ecdysis_lab.evaluate.accommodation_facts import rounds_of
 from ecdysis_lab.evaluate.experiment import Experiment
 from ecdysis_lab.records import LabError, Progress
-from ecdysis_lab.store import RunFolder, Store
+from ecdysis_lab.store import Run, Store
 from ecdysis_lab.store.billing import at_work
 from ecdysis_lab.train.settings import ARMS, UNTRAINED, check_models, configure
 
@@ -32,7 +32,7 @@ class Evolution:
     """
 
     method: str
-    run: RunFolder
+    run: Run
     store: Store
     experiment: Experiment | None
     simulated: bool
@@ -50,15 +50,15 @@ class Evolution:
         return [self.run.read_json(f"rounds/{self.method}-{n}/record.json") for n in numbers]
 
     def rounds_table(self) -> pd.DataFrame:
-        """One row per round: columns round, failures, patterns, read, verdict, gate, score, editor calls."""
+        """One row per round: columns round, failures, patterns, read, decision, gate, score, editor calls."""
         import pandas as pd
 
-        names = ["round", "failures", "patterns", "read", "verdict", "gate", "score", "editor calls"]
+        names = ["round", "failures", "patterns", "read", "decision", "gate", "score", "editor calls"]
         rows = []
         for r in self.records():
             after = "" if r["score_after"] is None else f" → {r['score_after']:g}"
             patterns = f"{r['patterns']} ({r['recurring']} recurring)"
-            rows.append((r["round"], r["failures"], patterns, r["subset"], r["verdict"], r["gate"],
+            rows.append((r["round"], r["failures"], patterns, r["subset"], r["decision"], r["gate"],
                          f"{r['score_before']:g}{after}", r["editor_calls"]))  # fmt: skip
         return pd.DataFrame(rows, columns=names)
 
@@ -121,7 +121,7 @@ def prepare(
         folder = Path(show).expanduser()
         if not (folder / "config.json").is_file():
             raise LabError(f"show: {folder} is no run folder (it has no config.json)")
-        run = RunFolder(folder)
+        run = Run(folder)
         simulated = "sim/" in (folder / "config.json").read_text(encoding="utf-8")
         return Evolution(method, run, Store(folder.parent.parent), None, simulated)
     check_models(config)

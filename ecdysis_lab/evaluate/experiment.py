@@ -54,14 +54,14 @@ class Experiment:
         self, config: ExperimentConfig, root: Path | str, run_id: str = "", progress: Progress | None = None
     ) -> None:
         from ecdysis_lab.benchmarks import load_benchmark
-        from ecdysis_lab.store import RunFolder, Store
+        from ecdysis_lab.store import Run, Store
 
         check_parts(config)
         bench = load_benchmark(config.benchmark)
         self.train_tasks = bench.tasks("train", config.train_tasks, config.seed)
         self.test_tasks = bench.tasks("test", config.test_tasks, config.seed)
         self.config, self.progress = config, progress
-        self.run = RunFolder.open(
+        self.run = Run.open(
             root, run_id or config.run_id, asdict(config), defaults=asdict(ExperimentConfig())
         )
         self.store = Store(root)

@@ -9,7 +9,7 @@ from typing import Any
 from ecdysis_lab.harness import load_harness
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import LabError
-from ecdysis_lab.store import RunFolder
+from ecdysis_lab.store import Run
 
 UNTRAINED = {"direct": "empty", "human": ""}  # arms whose harness ships; "" is the domain's own
 
@@ -25,7 +25,7 @@ class Frozen:
 
     arm: str
     harness: Harness
-    run: RunFolder | None = None
+    run: Run | None = None
 
     @property
     def config(self) -> dict[str, Any]:
@@ -33,7 +33,7 @@ class Frozen:
         return dict((self.run.read_json("config.json") if self.run else None) or {})
 
 
-def check_frozen(run: RunFolder, arm: str, harness: Harness | None = None) -> Harness:
+def check_frozen(run: Run, arm: str, harness: Harness | None = None) -> Harness:
     """The frozen harness of an arm of a run.
 
     Parameters
@@ -54,7 +54,7 @@ def check_frozen(run: RunFolder, arm: str, harness: Harness | None = None) -> Ha
             f"harness: training of arm {arm!r} in run {run.run_id} has not ended ({len(lines)} rounds so far); "
             "finish it first, for a harness is tested when it no longer changes"
         )
-    accepted = [entry["harness"] for entry in lines if entry.get("verdict") == "accepted"]
+    accepted = [entry["harness"] for entry in lines if entry.get("decision") == "accepted"]
     last = str(accepted[-1] if accepted else lines[-1]["harness"])  # nothing accepted: the start harness
     if harness is not None and harness.hash != last:
         earlier = harness.hash in {e.get(k) for e in lines for k in ("harness", "candidate")}
@@ -89,7 +89,7 @@ def find_frozen(name: str, data: Path | str, domain: str) -> Frozen:
     runs = Path(data) / "runs"
     run_id, _, arm = name.rpartition(":")
     if run_id and (runs / run_id / "config.json").is_file():
-        run = RunFolder(runs / run_id)
+        run = Run(runs / run_id)
         found = Frozen(arm, check_frozen(run, arm), run)
     elif Path(name).expanduser().is_dir():
         found = _of_folder(Path(name).expanduser().resolve())
@@ -111,7 +111,7 @@ def _id(found: Frozen) -> str:
 
 def _of_folder(folder: Path) -> Frozen:
     """A folder ``<run>/harness/<hash>``, under the arm that froze it."""
-    run = RunFolder(folder.parent.parent)
+    run = Run(folder.parent.parent)
     loaded = load_harness(folder)
     arms = (
         sorted({str(e["arm"]) for e in run.ledger() if e.get("arm")})

@@ -11,7 +11,7 @@ from ecdysis_lab.records import Failure, LabError, Pattern, Patterns, Pick, Subs
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ecdysis_lab.store import RunFolder
+    from ecdysis_lab.store import Run
 
 
 def arms_table(summary: Mapping[str, Any]) -> pd.DataFrame:
@@ -61,7 +61,7 @@ def rounds_table(summary: Mapping[str, Any]) -> pd.DataFrame:
             "failures": r["failures"],
             "patterns": f"{r['patterns']} ({r['recurring']} recurring)",
             "quarter": r["subset"],
-            "verdict": r["verdict"],
+            "decision": r["decision"],
             "gate": r["gate"],
             "score": f"{r['score_before']:g}" + ("" if after is None else f" → {after:g}"),
             "gained": len(r["gained"]),
@@ -82,7 +82,7 @@ def scores_after(rounds: Sequence[Mapping[str, Any]]) -> list[float | None]:
     found: list[float | None] = []
     for n, r in enumerate(rounds):
         after = r.get("score_after")
-        if after is None and r["verdict"] == "accepted":
+        if after is None and r["decision"] == "accepted":
             flips = [
                 len(r[side]) if isinstance(r[side], list | tuple) else r[side] for side in ("gained", "lost")
             ]
@@ -122,7 +122,7 @@ def title(summary: Mapping[str, Any]) -> str:
     return f"{mark}{summary['benchmark']} · trained on {summary['train_model']} · seed {summary['seed']}"
 
 
-def arm_with_patterns(run: RunFolder, summary: Mapping[str, Any]) -> str | None:
+def arm_with_patterns(run: Run, summary: Mapping[str, Any]) -> str | None:
     """The first arm whose first round grouped failures; ``self-evolution`` groups none."""
     for arm, training in summary["training"].items():
         found = any(r["failures"] for r in training["rounds"][:1])
@@ -131,7 +131,7 @@ def arm_with_patterns(run: RunFolder, summary: Mapping[str, Any]) -> str | None:
     return None
 
 
-def round_evidence(run: RunFolder, arm: str, n: int = 1) -> tuple[list[Failure], Patterns, Subset]:
+def round_evidence(run: Run, arm: str, n: int = 1) -> tuple[list[Failure], Patterns, Subset]:
     """Failures (without trajectories), patterns and subset of a training round.
 
     Raises

@@ -16,7 +16,7 @@ from typing import Any
 
 from ecdysis_lab.failures.importing import Damaged, Imported, import_traces
 from ecdysis_lab.records import LabError, Trajectory, to_json
-from ecdysis_lab.store import RunFolder, Store
+from ecdysis_lab.store import Run, Store
 
 RECORD = "import.json"
 SHOWN_DAMAGED = 20
@@ -81,7 +81,7 @@ def take_in(path: Path | str, data: Path | str, format: str | None = None, bench
     }
     record = {"source": Path(path).name, "format": got.format, "keys": [t.key for t in kept], **counts,
               "damaged": got.damaged}  # fmt: skip
-    RunFolder(folder).write_json(RECORD, record)
+    Run(folder).write_json(RECORD, record)
     names = ", ".join(sorted({t.trial.benchmark for t in kept}))
     strange = () if tasks is None else tuple(sorted({t.trial.task_id for t in kept} - tasks))
     return Intake(
@@ -134,7 +134,7 @@ def _body(trajectory: Trajectory) -> str:
 def _folder(path: Path, data: Path, keys: set[str]) -> tuple[str, Path]:
     """Name and folder of an import; another import of that name is not written over."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.resolve().stem).strip("-.") or "traces"
-    old = RunFolder(data / "imports" / name).read_json(RECORD)
+    old = Run(data / "imports" / name).read_json(RECORD)
     if old is not None and not set(old["keys"]) <= keys:
         name += "-" + hashlib.sha256(" ".join(sorted(keys)).encode()).hexdigest()[:6]
     return name, data / "imports" / name
@@ -186,7 +186,7 @@ def read(
     """
     path = _path(str(source), Path(data) if data else None)
     if (path / RECORD).is_file():
-        record = RunFolder(path).read_json(RECORD)
+        record = Run(path).read_json(RECORD)
         damaged = tuple(Damaged(**d) for d in record["damaged"])
         found = _from_store(path, record["keys"], skip_infra=True)
         got = Imported(tuple(found), damaged, record["infra_errors"], record["format"])

@@ -11,7 +11,7 @@ from typing import Any
 
 from ecdysis_lab.models.errors import BudgetExceeded
 from ecdysis_lab.records import Usage
-from ecdysis_lab.store.run import RunFolder, told
+from ecdysis_lab.store.run import Run, told
 
 
 @dataclass
@@ -99,6 +99,6 @@ class Budget:
         self.__dict__.update(state, _lock=threading.Lock())
 
 
-def open_budget(run: RunFolder, limits: tuple[float | None, int | None, float | None]) -> Budget | None:
+def open_budget(run: Run, limits: tuple[float | None, int | None, float | None]) -> Budget | None:
     """Budget of a run, or None without a limit. It is kept in a file: a run that was stopped goes on counting."""
     return Budget(*limits, path=run.path("spent.jsonl")) if any(v is not None for v in limits) else None

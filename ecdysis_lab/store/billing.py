@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ecdysis_lab.records import Stopped, Trajectory, Usage
-from ecdysis_lab.store.run import RunFolder
+from ecdysis_lab.store.run import Run
 from ecdysis_lab.store.trials import Store
 
 
@@ -42,24 +42,24 @@ class KeyFile:
                 file.write("".join(f"{key}\n" for key in new))
 
 
-def billed(run: RunFolder) -> KeyFile:
+def billed(run: Run) -> KeyFile:
     """Trials that the run had to run itself."""
     return KeyFile(run.path("billed.txt"))
 
 
-def rests_on(run: RunFolder, part: str) -> KeyFile:
+def rests_on(run: Run, part: str) -> KeyFile:
     """Trials that a part of the run rests on."""
     return KeyFile(run.path(f"trials/{part}.txt"))
 
 
-def trials_of(run: RunFolder, store: Store, part: str) -> list[Trajectory]:
+def trials_of(run: Run, store: Store, part: str) -> list[Trajectory]:
     """Those trials, but for results that were taken over: they cost nothing."""
     keys = sorted(rests_on(run, part).keys)
     return [t for t in store.trajectories(keys=keys) if not t.reused_from]
 
 
 @contextmanager
-def at_work(run: RunFolder, **done: Any) -> Iterator[None]:
+def at_work(run: Run, **done: Any) -> Iterator[None]:
     """Work on a run alone; ``status.json`` tells that it runs and how it ended.
 
     Parameters

@@ -41,7 +41,7 @@ def told(path: Path) -> Iterator[None]:
         raise StoreError(f"cannot use {path}: {error}; what was stored before is intact") from error
 
 
-class RunFolder:
+class Run:
     """The files of one run; made by ``open``.
 
     Parameters
@@ -61,7 +61,7 @@ class RunFolder:
         config: Mapping[str, Any],
         resume: bool = True,
         defaults: Mapping[str, Any] | None = None,
-    ) -> RunFolder:
+    ) -> Run:
         """Start a run, or continue one with the same config.
 
         Parameters

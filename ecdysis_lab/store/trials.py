@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.records import LabError, Trajectory, to_json, trajectory_from
-from ecdysis_lab.store.run import RunFolder, StoreError, commit_hash, told
+from ecdysis_lab.store.run import Run, StoreError, commit_hash, told
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["RunFolder", "Store", "StoreError", "commit_hash"]
+__all__ = ["Run", "Store", "StoreError", "commit_hash"]
 
 SCHEMA_VERSION = 1
 FILTERS = ("benchmark", "version", "task_id", "split", "model", "user_model", "harness", "seed", "status")

@@ -11,10 +11,10 @@ from ecdysis_lab.harness.probe import probe
 from ecdysis_lab.harness.replay import Replay, replay
 from ecdysis_lab.harness.seat import Seat
 from ecdysis_lab.harness.source import Harness, static_problems
-from ecdysis_lab.records import Benchmark, Candidate, LabError, Trajectory, Verdict
+from ecdysis_lab.records import Benchmark, Candidate, Decision, LabError, Trajectory
 from ecdysis_lab.train.leak import facts, leaks
 
-SHOWN = 3  # examples named in a verdict
+SHOWN = 3  # examples named in a decision
 GROWTH = 0.30  # more than this against the parent is worth a warning
 BACK_TO_EDITOR = ("static", "probe", "leak", "legal")
 """Gates whose reason an editor can act on: they judge the code, not the score."""
@@ -31,30 +31,30 @@ class Scores:
         return {(t.trial.task_id, t.trial.seed): t.score for t in self.trajectories if t.score is not None}
 
 
-def static_gate(candidate: Harness) -> Verdict | None:
+def static_gate(candidate: Harness) -> Decision | None:
     """Rejection by the static policy, or None."""
     problems = static_problems(candidate)
     if not problems:
         return None
     first = "; ".join(f"{p.file}:{p.line} {p.what}" for p in problems[:SHOWN])
-    return Verdict(False, "static", f"static policy: {first}", numbers={"problems": len(problems)})
+    return Decision(False, "static", f"static policy: {first}", numbers={"problems": len(problems)})
 
 
-def probe_gate(candidate: Harness, benchmark: Benchmark, task_id: str) -> Verdict | None:
+def probe_gate(candidate: Harness, benchmark: Benchmark, task_id: str) -> Decision | None:
     """Rejection when a hook faults on a plain call, or None."""
     fault = probe(candidate, benchmark, task_id)
     if fault is None:
         return None
-    return Verdict(False, "probe", f"a hook breaks on a plain call: {fault}", numbers={"kind": fault.kind})
+    return Decision(False, "probe", f"a hook breaks on a plain call: {fault}", numbers={"kind": fault.kind})
 
 
-def leak_gate(candidate: Candidate, training: Sequence[Trajectory], benchmark: Benchmark) -> Verdict | None:
+def leak_gate(candidate: Candidate, training: Sequence[Trajectory], benchmark: Benchmark) -> Decision | None:
     """Rejection when the diff holds a fact of a training task, or None."""
     known = benchmark.policy + "\n".join(f"{t['description']} {t['parameters']}" for t in benchmark.tools)
     found = leaks(candidate.diff, facts(training, known))
     if not found:
         return None
-    return Verdict(
+    return Decision(
         False,
         "leak",
         f"facts of training tasks in the diff: {', '.join(found[:SHOWN])}",
@@ -62,14 +62,14 @@ def leak_gate(candidate: Candidate, training: Sequence[Trajectory], benchmark: B
     )
 
 
-def legal_gate(replays: Sequence[Replay]) -> Verdict | None:
+def legal_gate(replays: Sequence[Replay]) -> Decision | None:
     """Rejection when a call of a passing trajectory is newly refused or changed, or a hook breaks on it, or None."""
     broken = [(r.key, r.faults[0]) for r in replays if r.faults]
     if broken:
         key, fault = broken[0]
         where = f"{fault.hook} in passing trial {key[:8]}"
         why = f"a hook breaks in {len(broken)} replays, first {where}: {fault.reason[:160]}"
-        return Verdict(False, "probe", why, numbers={"faults": len(broken)})
+        return Decision(False, "probe", why, numbers={"faults": len(broken)})
     bad = [(r.key, d) for r in replays for d in r.differences]
     if not bad:
         return None
@@ -77,7 +77,7 @@ def legal_gate(replays: Sequence[Replay]) -> Verdict | None:
     why = f"(rule {first.rule}: {first.reason[:160]})"
     reason = f"{first.what} an act of passing trial {key[:8]}: {first.act[:160]} {why}"
     shown = [{"trial": k, "step": d.step, "what": d.what, "act": d.act, "rule": d.rule} for k, d in bad[:20]]
-    return Verdict(False, "legal", reason, numbers={"differences": len(bad), "shown": shown})
+    return Decision(False, "legal", reason, numbers={"differences": len(bad), "shown": shown})
 
 
 def replays_of(
@@ -94,7 +94,7 @@ def sign_test_p(gained: int, lost: int) -> float:
     return float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 
 
-def improvement_gate(before: Sequence[Trajectory], after: Sequence[Trajectory], reused: int = 0) -> Verdict:
+def improvement_gate(before: Sequence[Trajectory], after: Sequence[Trajectory], reused: int = 0) -> Decision:
     """Accept only a strictly higher summed score over the same (task, seed) pairs.
 
     Parameters
@@ -120,7 +120,7 @@ def improvement_gate(before: Sequence[Trajectory], after: Sequence[Trajectory], 
         why = (
             f"the user failed in {len(hidden or blurred)} pairs that were scored before, so a loss could hide"
         )
-        return Verdict(False, "coverage", why, numbers=numbers)
+        return Decision(False, "coverage", why, numbers=numbers)
     gained = tuple(sorted(f"{t}#{s}" for t, s in wanted if new[t, s] > old[t, s]))
     lost = tuple(sorted(f"{t}#{s}" for t, s in wanted if new[t, s] < old[t, s]))
     sums = sum(old[p] for p in wanted), sum(new[p] for p in wanted)
@@ -128,11 +128,11 @@ def improvement_gate(before: Sequence[Trajectory], after: Sequence[Trajectory], 
     broken = [t for t in after if t.faults]
     if broken:
         why = f"a hook broke in {len(broken)} trials: {broken[0].faults[0].reason[:160]}"
-        return Verdict(False, "probe", why, *sums, gained, lost, {**numbers, "faults": len(broken)})
+        return Decision(False, "probe", why, *sums, gained, lost, {**numbers, "faults": len(broken)})
     accepted = sums[1] > sums[0]
     word = "rises" if accepted else "stays" if sums[1] == sums[0] else "falls"
     reason = f"training score {word} from {sums[0]:g} to {sums[1]:g} of {len(wanted)}"
-    return Verdict(accepted, "improvement", reason, *sums, gained, lost, numbers)
+    return Decision(accepted, "improvement", reason, *sums, gained, lost, numbers)
 
 
 def _pair(trajectory: Trajectory) -> tuple[str, int]:
@@ -141,7 +141,7 @@ def _pair(trajectory: Trajectory) -> tuple[str, int]:
 
 def cheap_gates(
     candidate: Candidate, loaded: Harness, training: Sequence[Trajectory], benchmark: Benchmark
-) -> Verdict | None:
+) -> Decision | None:
     """Static, probe and leak gates; the first rejection, or None."""
     return (
         static_gate(loaded)

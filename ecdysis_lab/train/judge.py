@@ -10,7 +10,7 @@ from typing import Any
 
 from ecdysis_lab.harness import load_harness
 from ecdysis_lab.harness.source import Harness
-from ecdysis_lab.records import Candidate, Editor, Spec, Trajectory, Usage, Verdict
+from ecdysis_lab.records import Candidate, Decision, Editor, Spec, Trajectory, Usage
 from ecdysis_lab.train import gates
 from ecdysis_lab.train.session import Session
 
@@ -23,12 +23,12 @@ class Judged:
 
     Parameters
     ----------
-    candidate : the last one. verdict : of the gate that decided. calls : of the editor.
+    candidate : the last one. decision : of the gate that decided. calls : of the editor.
     usage : of all calls. candidates : hashes of all candidates.
     """
 
     candidate: Candidate
-    verdict: Verdict
+    decision: Decision
     calls: int
     usage: Usage
     candidates: tuple[str, ...] = field(default_factory=tuple)
@@ -52,7 +52,7 @@ class Judge:
         ----------
         n : round. current : harness in force. spec : what to change. before : the round's training trajectories.
         """
-        first: tuple[Candidate, Verdict] | None = None
+        first: tuple[Candidate, Decision] | None = None
         calls, usage = 0, Usage()
         hashes: list[str] = []
         while True:
@@ -63,16 +63,16 @@ class Judge:
             if candidate.outcome != "edited" and first:
                 # The round is told by what was rejected, or the next debate would not hear of it.
                 told = f"{first[1].reason}; asked again, the editor changed nothing ({candidate.outcome})"
-                verdict = replace(first[1], reason=told)
-                return Judged(first[0], verdict, calls, usage, tuple(hashes))
+                decision = replace(first[1], reason=told)
+                return Judged(first[0], decision, calls, usage, tuple(hashes))
             if candidate.outcome != "edited":
                 return Judged(candidate, unchanged(candidate), calls, usage, tuple(hashes))
             hashes.append(candidate.hash)
             with self.session.phase("gates"):
-                verdict = self.judge(n, current, candidate, before)
-            if verdict.score_before is not None or verdict.gate in PAID_GATES or calls > 1:
-                return Judged(candidate, verdict, calls, usage, tuple(hashes))
-            first = candidate, verdict
+                decision = self.judge(n, current, candidate, before)
+            if decision.score_before is not None or decision.gate in PAID_GATES or calls > 1:
+                return Judged(candidate, decision, calls, usage, tuple(hashes))
+            first = candidate, decision
 
     def edited(self, current: Harness, spec: Spec, out: Path, feedback: str = "") -> Candidate:
         """The editor's candidate, or the one that it gave before this run was stopped: asked twice, it may differ."""
@@ -86,8 +86,8 @@ class Judge:
         self.session.run.write_json(name, {**asdict(candidate), "feedback": feedback})
         return candidate
 
-    def judge(self, n: int, current: Harness, candidate: Candidate, before: Sequence[Trajectory]) -> Verdict:
-        """Verdict of the first gate that rejects, or of the last one."""
+    def judge(self, n: int, current: Harness, candidate: Candidate, before: Sequence[Trajectory]) -> Decision:
+        """Decision of the first gate that rejects, or of the last one."""
         s, child = self.session, gates.loaded(candidate)
         rejected = gates.cheap_gates(candidate, child, before, s.bench)
         if rejected:
@@ -102,15 +102,15 @@ class Judge:
         with s.phase("rerun"):
             after = s.rollout(child, f"round {n}: candidate", [t for t in s.tasks if t.id in changed])
         reused = [under(child, t) for t in before if t.trial.task_id not in changed]
-        verdict = gates.improvement_gate(before, [*after, *reused], len(reused))
-        if verdict.accepted and s.config.confirm:
-            verdict = self._confirmed(n, current, child, verdict)
-        for trajectory in reused if verdict.accepted else ():
+        decision = gates.improvement_gate(before, [*after, *reused], len(reused))
+        if decision.accepted and s.config.confirm:
+            decision = self._confirmed(n, current, child, decision)
+        for trajectory in reused if decision.accepted else ():
             s.store.put(trajectory)
-        return verdict
+        return decision
 
-    def _confirmed(self, n: int, current: Harness, child: Harness, first: Verdict) -> Verdict:
-        """The same comparison on seeds that no round has seen; the first verdict stands only if these rise too."""
+    def _confirmed(self, n: int, current: Harness, child: Harness, first: Decision) -> Decision:
+        """The same comparison on seeds that no round has seen; the first decision stands only if these rise too."""
         s, before, after = self.session, [], []
         with s.phase("rerun"):
             for repeat in range(s.config.confirm):
@@ -138,10 +138,10 @@ def intact(folder: Path, saved: dict[str, Any]) -> bool:
     return folder.is_dir() and load_harness(folder).hash == saved["hash"]
 
 
-def unchanged(candidate: Candidate) -> Verdict:
-    """Verdict on an editor that changed nothing."""
+def unchanged(candidate: Candidate) -> Decision:
+    """Decision on an editor that changed nothing."""
     why = f": {candidate.notes[0][:200]}" if candidate.outcome == "failed" and candidate.notes else ""
-    return Verdict(False, "edit", f"the editor left the harness as it was ({candidate.outcome}{why})")
+    return Decision(False, "edit", f"the editor left the harness as it was ({candidate.outcome}{why})")
 
 
 def under(child: Harness, trajectory: Trajectory) -> Trajectory:

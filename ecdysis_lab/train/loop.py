@@ -17,11 +17,11 @@ from ecdysis_lab.failures.patterns import find_patterns
 from ecdysis_lab.failures.subset import all_failures, from_file, pick_quarter, random_quarter
 from ecdysis_lab.harness import SHIPPED, load_harness
 from ecdysis_lab.harness.source import Harness
-from ecdysis_lab.records import Failure, Patterns, Review, Subset, Trajectory, Usage, Verdict
+from ecdysis_lab.records import Decision, Failure, Patterns, Review, Subset, Trajectory, Usage
 from ecdysis_lab.review import editors
 from ecdysis_lab.review.context import Context, build_context
 from ecdysis_lab.review.debate import Reviewer
-from ecdysis_lab.store import RunFolder, Store
+from ecdysis_lab.store import Run, Store
 from ecdysis_lab.train import gates
 from ecdysis_lab.train.judge import Judge, Judged
 from ecdysis_lab.train.one_by_one import OneByOne
@@ -42,9 +42,9 @@ class _Evidence:
 
 @dataclass
 class _Outcome:
-    """What a round led to: the verdict, a word for it, and what was consumed on the way."""
+    """What a round led to: the decision, a word for it, and what was consumed on the way."""
 
-    verdict: Verdict
+    decision: Decision
     word: str = ""
     review: Review | None = None
     judged: Judged | None = None
@@ -59,7 +59,7 @@ class Trainer:
         :class:`ecdysis_lab.train.session.Session`.
     """
 
-    def __init__(self, config: TrainConfig, run: RunFolder, store: Store, **shared: Any) -> None:
+    def __init__(self, config: TrainConfig, run: Run, store: Store, **shared: Any) -> None:
         self.session = Session(config, run, store, **shared)
         self.config, self.run = config, run
         base = config.review_params.api_base
@@ -78,7 +78,7 @@ class Trainer:
         for n in range(1, self.config.rounds + 1):
             record = self.session.recorded(n) or self._round(n, current)
             records.append(record)
-            if record.verdict in LAST:
+            if record.decision in LAST:
                 break
             current = load_harness(self.run.path(f"harness/{record.harness}"))
         return Trained(current, tuple(records))
@@ -94,23 +94,23 @@ class Trainer:
         with self.session.phase("patterns"):
             found = self._evidence(before, n)
         if not found.failures:
-            outcome = _Outcome(Verdict(False, "failures", "nothing fails"), "no_failures")
+            outcome = _Outcome(Decision(False, "failures", "nothing fails"), "no_failures")
             return self._record(n, current, found, before, outcome)
         with self.session.phase("review"):
             context = self._context(n, found, before, current)
             review = self._reviewer(n).review(context)
         self._save_round(n, found, context, review)
         if review.spec is None:
-            verdict = Verdict(False, "review", f"no spec: {review.reason}")
-            return self._record(n, current, found, before, _Outcome(verdict, "no_spec", review))
+            decision = Decision(False, "review", f"no spec: {review.reason}")
+            return self._record(n, current, found, before, _Outcome(decision, "no_spec", review))
         judged = self.judge.edit_and_judge(n, current, review.spec, before)
-        return self._record(n, current, found, before, _Outcome(judged.verdict, "", review, judged))
+        return self._record(n, current, found, before, _Outcome(judged.decision, "", review, judged))
 
     def _alone(self, n: int, current: Harness, before: Sequence[Trajectory]) -> RoundRecord:
         """A round of the arm that hands every failure to the editor by itself."""
         failures = self._failures(before)
         edits = OneByOne(self.session, self.judge, self._failures).run(n, current, failures, before)
-        words = [e["verdict"] for e in edits.done]
+        words = [e["decision"] for e in edits.done]
         word = next(
             (w for w in ("accepted", "rejected", "failed") if w in words),
             "no_change" if words else "no_failures",
@@ -118,13 +118,13 @@ class Trainer:
         counts = ", ".join(f"{words.count(w)} {w}" for w in dict.fromkeys(words)) or "nothing fails"
         record = RoundRecord(
             round=n, failures=len(failures), patterns=0, recurring=0,
-            subset=len([w for w in words if w != "mended"]), verdict=word, gate="own task",
+            subset=len([w for w in words if w != "mended"]), decision=word, gate="own task",
             reason=f"each failure alone: {counts}", score_before=_score(before), score_after=None,
             gained=edits.gained(), lost=(), editor_calls=edits.calls, harness=edits.harness.hash,
             candidate="", seconds={k: round(v, 3) for k, v in self.session.seconds.items()},
             usage=asdict(edits.usage), parent=current.hash, candidates=edits.hashes(),
         )  # fmt: skip
-        self.session.write_record(record, {"verdicts": counts}, None)
+        self.session.write_record(record, {"decisions": counts}, None)
         return record
 
     def _failures(self, before: Sequence[Trajectory]) -> list[Failure]:
@@ -164,7 +164,7 @@ class Trainer:
                 self.session.recorded(m),
                 self.run.read_json(f"rounds/{self.config.arm}-{m}/review.json"),
             )
-            if record and review and review["spec"] and record.verdict == "rejected":
+            if record and review and review["spec"] and record.decision == "rejected":
                 for change in review["spec"]["changes"]:
                     guard = json.dumps(change["guard"], sort_keys=True) if change["guard"] else ""
                     lines.append(f"{change['what']} {guard} → {record.gate}: {record.reason}")
@@ -209,10 +209,10 @@ class Trainer:
     def _record(
         self, n: int, current: Harness, found: _Evidence, before: Sequence[Trajectory], outcome: _Outcome
     ) -> RoundRecord:
-        verdict, judged = outcome.verdict, outcome.judged
+        decision, judged = outcome.decision, outcome.judged
         candidate = judged.candidate if judged else None
-        force = self.session.kept_if(verdict, candidate, current)
-        word = outcome.word or ("accepted" if verdict.accepted else "rejected")
+        force = self.session.kept_if(decision, candidate, current)
+        word = outcome.word or ("accepted" if decision.accepted else "rejected")
         notes = found.patterns.warnings
         if candidate is not None and candidate.outcome != "edited":
             word, notes = candidate.outcome, candidate.notes + notes
@@ -221,15 +221,15 @@ class Trainer:
         usage = (outcome.review.usage if outcome.review else Usage()) + (judged.usage if judged else Usage())
         record = RoundRecord(
             round=n, failures=len(found.failures), patterns=len(found.patterns.patterns),
-            recurring=len(found.patterns.recurring), subset=len(found.subset.picks), verdict=word,
-            gate=verdict.gate, reason=verdict.reason, score_before=_score(before),
-            score_after=verdict.score_after, gained=verdict.gained, lost=verdict.lost,
+            recurring=len(found.patterns.recurring), subset=len(found.subset.picks), decision=word,
+            gate=decision.gate, reason=decision.reason, score_before=_score(before),
+            score_after=decision.score_after, gained=decision.gained, lost=decision.lost,
             editor_calls=judged.calls if judged else 0, harness=force.hash,
             candidate=candidate.hash if candidate else "",
             seconds={k: round(v, 3) for k, v in self.session.seconds.items()}, usage=asdict(usage), notes=notes,
             parent=current.hash, candidates=judged.candidates if judged else (),
         )  # fmt: skip
-        self.session.write_record(record, verdict.numbers, candidate)
+        self.session.write_record(record, decision.numbers, candidate)
         return record
 
 

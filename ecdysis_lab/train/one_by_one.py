@@ -15,6 +15,7 @@ from ecdysis_lab.harness import SHIPPED, load_harness
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import (
     Candidate,
+    Decision,
     Failure,
     Pattern,
     Patterns,
@@ -23,7 +24,6 @@ from ecdysis_lab.records import (
     Subset,
     Trajectory,
     Usage,
-    Verdict,
 )
 from ecdysis_lab.review.context import Context, build_context
 from ecdysis_lab.review.debate import Reviewer, prompt
@@ -126,7 +126,7 @@ class OneByOne:
 
     def _after(self, n: int, entry: dict[str, Any]) -> list[Trajectory]:
         """Trials of an accepted edit, from the store."""
-        accepted = entry["verdict"] == "accepted"
+        accepted = entry["decision"] == "accepted"
         return self._trials(n, self._force(entry), entry["task"]) if accepted else []
 
     def _up_to_date(
@@ -154,36 +154,36 @@ class OneByOne:
         now = self._up_to_date(n, failure, current, latest)
         if now is None:
             why = "an earlier edit mended it"
-            return {**entry, "verdict": MENDED, "gate": "", "reason": why, "usage": asdict(Usage())}
+            return {**entry, "decision": MENDED, "gate": "", "reason": why, "usage": asdict(Usage())}
         failure = now
         with self.session.phase("review"):
             review = self._reviewer(n, i).review(self._context(failure, current))
         if review.spec is None:
             usage = asdict(review.usage)
-            return {**entry, "verdict": "no_spec", "gate": "review", "reason": review.reason, "usage": usage}
+            return {**entry, "decision": "no_spec", "gate": "review", "reason": review.reason, "usage": usage}
         out = self.session.run.path(f"{self.session.folder(n)}/edit-{i}")
         with self.session.phase("edit"):
             candidate = self.judge.edited(current, review.spec, out)
         with self.session.phase("gates"):
-            verdict, after = self._verify(n, failure, candidate, latest)
-        if verdict.accepted:
+            decision, after = self._verify(n, failure, candidate, latest)
+        if decision.accepted:
             entry["harness"] = self.session.keep(gates.loaded(candidate)).hash
             latest |= {(t.trial.task_id, t.trial.seed): t for t in after}
-        word = "accepted" if verdict.accepted else "rejected"
+        word = "accepted" if decision.accepted else "rejected"
         return {
             **entry,
-            "verdict": word if candidate.outcome == "edited" else candidate.outcome,
-            "gate": verdict.gate,
-            "reason": verdict.reason,
+            "decision": word if candidate.outcome == "edited" else candidate.outcome,
+            "gate": decision.gate,
+            "reason": decision.reason,
             "candidate": candidate.hash if candidate.outcome == "edited" else "",
-            "gained": list(verdict.gained) if verdict.accepted else [],
+            "gained": list(decision.gained) if decision.accepted else [],
             "editor_calls": 1,
             "usage": asdict(review.usage + candidate.usage),
         }
 
     def _verify(
         self, n: int, failure: Failure, candidate: Candidate, latest: dict[tuple[str, int], Trajectory]
-    ) -> tuple[Verdict, list[Trajectory]]:
+    ) -> tuple[Decision, list[Trajectory]]:
         """Static policy, probe, then the failure's own task again: its score must rise."""
         s = self.session
         if candidate.outcome != "edited":
@@ -196,11 +196,11 @@ class OneByOne:
         if s.config.reuse and all(
             r.unchanged for r in gates.replays_of(before, child, s.bench, s.seat).values()
         ):
-            return Verdict(False, "improvement", "the model would see nothing new on this task"), []
+            return Decision(False, "improvement", "the model would see nothing new on this task"), []
         with s.phase("rerun"):
             after = self._trials(n, child, failure.task_id)
-        verdict = gates.improvement_gate(before, after)
-        return replace(verdict, reason=f"on its own task the {verdict.reason}"), after
+        decision = gates.improvement_gate(before, after)
+        return replace(decision, reason=f"on its own task the {decision.reason}"), after
 
     def _trials(self, n: int, harness: Harness, task: str) -> list[Trajectory]:
         tasks = [t for t in self.session.tasks if t.id == task]

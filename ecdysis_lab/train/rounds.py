@@ -79,7 +79,7 @@ class RoundRecord:
     Parameters
     ----------
     round : from 1. failures, patterns, recurring, subset : counts.
-    verdict : ``accepted``, ``rejected``, ``no_spec``, ``no_change`` or ``failed``.
+    decision : ``accepted``, ``rejected``, ``no_spec``, ``no_change`` or ``failed``.
     gate : the gate (or stage) that decided. reason : its sentence.
     score_before, score_after : summed training score; after is None when no rerun was needed to decide.
     gained, lost : (task#seed) that flipped. editor_calls : calls of the editor.
@@ -93,7 +93,7 @@ class RoundRecord:
     patterns: int
     recurring: int
     subset: int
-    verdict: str
+    decision: str
     gate: str
     reason: str
     score_before: float

@@ -14,8 +14,8 @@ from ecdysis_lab.harness import copy_harness, load_harness
 from ecdysis_lab.harness.rollout import rollout, seat_of
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.models import Budget
-from ecdysis_lab.records import Candidate, LabError, Progress, Task, Trajectory, Verdict
-from ecdysis_lab.store import RunFolder, Store
+from ecdysis_lab.records import Candidate, Decision, LabError, Progress, Task, Trajectory
+from ecdysis_lab.store import Run, Store
 from ecdysis_lab.store.billing import rests_on
 from ecdysis_lab.train import gates
 from ecdysis_lab.train.rounds import RoundRecord, TrainConfig
@@ -33,7 +33,7 @@ class Session:
     def __init__(
         self,
         config: TrainConfig,
-        run: RunFolder,
+        run: Run,
         store: Store,
         *,
         budget: Budget | None = None,
@@ -132,6 +132,6 @@ class Session:
         if (self.config.arm, entry["round"], entry["edit"]) not in known:
             self.run.append_ledger(entry)
 
-    def kept_if(self, verdict: Verdict, candidate: Candidate | None, current: Harness) -> Harness:
+    def kept_if(self, decision: Decision, candidate: Candidate | None, current: Harness) -> Harness:
         """The candidate's harness where it was accepted, else the current one."""
-        return self.keep(gates.loaded(candidate)) if verdict.accepted and candidate is not None else current
+        return self.keep(gates.loaded(candidate)) if decision.accepted and candidate is not None else current

@@ -1,4 +1,4 @@
-"""Does the accommodation ratio t find the planted quirks? SIMULATED models; real decision code.
+"""Does the accommodation ratio t find the planted quirks? SIMULATED models; real judgement code.
 
 ``python tests/benchmarks/accommodation.py [--seeds 5] [--first-seed 0] [--rounds 3] [--json] [--data FOLDER]``
 
@@ -27,7 +27,7 @@ from typing import Any
 import proposals
 import testbed
 
-from ecdysis_lab.evaluate.accommodation import Decision, ratio
+from ecdysis_lab.evaluate.accommodation import Judgement, ratio
 from ecdysis_lab.evaluate.accommodation_facts import Round, judge_round
 from ecdysis_lab.failures.embedding import embedder
 from ecdysis_lab.harness import load_harness
@@ -54,12 +54,12 @@ SLIP_OF_KIND = {"known_tools": "unknown_tool", "repeat_breaker": "loop", "unfini
 
 @dataclass(frozen=True)
 class Case:
-    """One change: the decision, and the planted slips behind the trials it cites."""
+    """One change: the judgement, and the planted slips behind the trials it cites."""
 
     domain: str
     model: str
     seed: int
-    decision: Decision
+    judgement: Judgement
     slips: tuple[str, ...]
     elsewhere: frozenset[str]
 
@@ -99,14 +99,16 @@ def cases_of(store: Store, domain: str, model: str, seed: int, rounds: int) -> d
             tuple(slip_of(c, t.truth) for k in ks if (t := store.get(k, with_truth=True)))
             for c, ks in zip(p.spec.changes, cited, strict=True)
         ]
-        for where, decisions in judged(store, p, hand, seed).items():
-            pairs = zip(decisions, slips, strict=True)
+        for where, judgements in judged(store, p, hand, seed).items():
+            pairs = zip(judgements, slips, strict=True)
             made[where] += [Case(domain, model, seed, d, s, elsewhere[where]) for d, s in pairs]
     return made
 
 
-def judged(store: Store, p: proposals.Proposal, hand: dict[str, Any], seed: int) -> dict[str, list[Decision]]:
-    """Decisions on one proposal, for each kind of traces at hand."""
+def judged(
+    store: Store, p: proposals.Proposal, hand: dict[str, Any], seed: int
+) -> dict[str, list[Judgement]]:
+    """Judgements on one proposal, for each kind of traces at hand."""
     with tempfile.TemporaryDirectory() as folder:
         candidate = RulesEditor().edit(proposals.empty().path, p.spec, Path(folder) / "candidate")
         found = Round(
@@ -128,14 +130,14 @@ def at_hand(store: Store, domain: str, model: str, split: str, seed: int) -> lis
     return proposals.failures_of(domain, proposals.trials_of(store, domain, model, split, seed))
 
 
-def signals(decision: Decision) -> dict[str, bool | None]:
-    """The decision, and what each signal would say alone."""
-    others = [c for m, c in decision.fired.items() if m != decision.model]
-    own = decision.fired.get(decision.model, (0, 0))[0] > 0
-    seen = [n for m, (n, _) in decision.seen.items() if m != decision.model]
-    auxiliary = decision.reasons[0].startswith("auxiliary")
+def signals(judgement: Judgement) -> dict[str, bool | None]:
+    """The judgement, and what each signal would say alone."""
+    others = [c for m, c in judgement.fired.items() if m != judgement.model]
+    own = judgement.fired.get(judgement.model, (0, 0))[0] > 0
+    seen = [n for m, (n, _) in judgement.seen.items() if m != judgement.model]
+    auxiliary = judgement.reasons[0].startswith("auxiliary")
     return {
-        "rule": decision.model_specific,
+        "rule": judgement.model_specific,
         "pattern alone": auxiliary or not any(seen),
         "trigger alone": own and not any(n for n, _ in others),
     }
@@ -145,7 +147,7 @@ def table(cases: Sequence[Case], truth: str) -> dict[str, dict[str, float | int 
     """Per rule: counts, precision and recall of model-specific."""
     out: dict[str, dict[str, float | int | None]] = {}
     for name in ("rule", "pattern alone", "trigger alone"):
-        pairs = [(signals(c.decision)[name], c.true(truth)) for c in cases]
+        pairs = [(signals(c.judgement)[name], c.true(truth)) for c in cases]
         hit, said, real = (
             sum(bool(a) and b for a, b in pairs),
             sum(bool(a) for a, _ in pairs),
@@ -179,7 +181,7 @@ def measure(seeds: Sequence[int], rounds: int, data: Path) -> dict[str, Any]:
         "tables": {w: {t: table(cases, t) for t in TRUTHS} for w, cases in every.items()},
         "ratios": [row for w, cases in every.items() for row in ratios(w, cases)],
         "wrong": [wrong(w, c) for w, cases in every.items() for c in cases
-                  if c.decision.model_specific not in (None, c.true("own"))],
+                  if c.judgement.model_specific not in (None, c.true("own"))],
     }  # fmt: skip
 
 
@@ -189,15 +191,15 @@ def ratios(where: str, cases: Sequence[Case]) -> list[dict[str, Any]]:
     for domain, model in dict.fromkeys((c.domain, c.model) for c in cases):
         mine = [c for c in cases if (c.domain, c.model) == (domain, model)]
         true = {f"t_{kind}": round(sum(c.true(kind) for c in mine) / len(mine), 3) for kind in TRUTHS}
-        t = ratio([c.decision for c in mine])
+        t = ratio([c.judgement for c in mine])
         rows.append({"at_hand": where, "domain": domain, "model": model, "changes": len(mine),
                      "t": t if t is None else round(t, 3), **true})  # fmt: skip
     return rows
 
 
 def wrong(where: str, case: Case) -> dict[str, Any]:
-    """A decision that differs from the truth ``own``."""
-    d = case.decision
+    """A judgement that differs from the truth ``own``."""
+    d = case.judgement
     return {"case": f"{where} tasks, {case.domain}, {case.model}, seed {case.seed}, {d.id}", "what": d.what[:70],
             "slips": case.slips, "said": d.word, "reasons": d.reasons}  # fmt: skip
 

@@ -61,7 +61,7 @@ def one_run(domain: str, seed: int, subset: str, data: Path, sizes: Sizes) -> di
         subset: accuracy["ecdysis"],
         "looked_at": sum(r["subset"] for r in rounds),
         "failures": sum(r["failures"] for r in rounds),
-        "accepted": sum(r["verdict"] == "accepted" for r in rounds),
+        "accepted": sum(r["decision"] == "accepted" for r in rounds),
     }
 
 

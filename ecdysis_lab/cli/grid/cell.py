@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ecdysis_lab.cli.grid.spec import Parameters, import_papermill
-from ecdysis_lab.store.run import RunFolder
+from ecdysis_lab.store.run import Run
 
 DONE, ERROR, LOG, OUTCOME = "notebook.ipynb", "error.ipynb", "log.txt", "outcome.json"
 STOP = "stop"  # a file in the grid's folder: running cells end, waiting ones do not start
@@ -47,14 +47,14 @@ def run_cell(folder: str, notebook: str, parameters: Parameters, cwd: str) -> st
     for name in (DONE, ERROR, OUTCOME):
         (home / name).unlink(missing_ok=True)
     began = time.time()
-    RunFolder(home).write_json("status.json", {"state": "running", "started_at": began})
+    Run(home).write_json("status.json", {"state": "running", "started_at": began})
     code = _child(home, {"notebook": notebook, "parameters": parameters, "cwd": cwd, "folder": folder}, stop)
     status = _outcome(home, code) if not stop.exists() or code == 0 else {"state": "interrupted", "error": ""}
     status |= {"started_at": began, "seconds": round(time.time() - began, 1)}
     status["by"] = f"{platform.node()}:{os.getpid()}"  # which worker, on a cluster
     kept = _keep_notebook(home, Path(notebook), status)
     status |= {"notebook": kept, "run": _run_folder(home, kept)}
-    RunFolder(home).write_json("status.json", status)
+    Run(home).write_json("status.json", status)
     return str(status["state"])
 
 

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 from urllib.parse import quote
 
 from ecdysis_lab.cli.grid.spec import Grid
-from ecdysis_lab.store.run import RunFolder, read_status
+from ecdysis_lab.store.run import Run, read_status
 
 Row = dict[str, Any]
 HEAD = ("cell", "key")
@@ -54,7 +54,7 @@ def _column(name: str) -> str:
 
 
 def _numbers(run: Path | None) -> Row:
-    summary = RunFolder(run).read_json("summary.json") if run else None
+    summary = Run(run).read_json("summary.json") if run else None
     if not isinstance(summary, dict):
         return {}
     found: Row = {name: summary[name] for name in NUMBERS if summary.get(name) is not None}
@@ -72,7 +72,7 @@ def write(grid: Grid, folder: Path) -> list[Row]:
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(table)
-    run = RunFolder(folder)
+    run = Run(folder)
     run.write_text("grid.csv", text.getvalue())
     run.write_text("grid.html", _page(grid, columns, table))
     return table

@@ -10,7 +10,7 @@ from pathlib import Path
 from ecdysis_lab.harness import copy_harness, diff_harness, load_harness
 from ecdysis_lab.harness.source import FILES, SHIPPED, Harness
 from ecdysis_lab.records import Candidate, Change, Spec, Usage
-from ecdysis_lab.store.run import RunFolder
+from ecdysis_lab.store.run import Run
 
 SPEC_FILE, CONTRACT_FILE = "SPEC.md", "CONTRACT.md"
 
@@ -148,7 +148,7 @@ def keep_transcript(out: Path, lines: Sequence[str], secret: str | None = None) 
     out : the candidate's folder. lines : JSON texts. secret : a key; a server may echo it, the file never does.
     """
     text = scrub("".join(f"{line}\n" for line in lines), secret)
-    return RunFolder(out.parent).write_text(f"{out.name}.editor.jsonl", text)
+    return Run(out.parent).write_text(f"{out.name}.editor.jsonl", text)
 
 
 def scrub(text: str, secret: str | None) -> str:

@@ -121,7 +121,7 @@ def rounds_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame with columns arm, round, failures, patterns, recurring, subset, verdict, gate, score_before,
+    DataFrame with columns arm, round, failures, patterns, recurring, subset, decision, gate, score_before,
     score_after, gained, lost, editor_calls, simulated. ``gained`` and ``lost`` are counts of trials (task and seed);
     ``score_after`` is missing where the rerun was not reached; where edits were accepted one by one it is the score
     that the next round starts from, or else follows from the flips. ``n_tasks`` and ``n_trials`` of the training
@@ -129,7 +129,9 @@ def rounds_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    columns = "arm round failures patterns recurring subset verdict gate score_before score_after gained lost"
+    columns = (
+        "arm round failures patterns recurring subset decision gate score_before score_after gained lost"
+    )
     rows = []
     for arm, training in summary.get("training", {}).items():
         entries = list(training["rounds"] if isinstance(training, Mapping) else training)

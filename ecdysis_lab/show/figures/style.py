@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from ecdysis_lab.show.figures.labels import text_width, wrap
 from ecdysis_lab.records import LabError
+from ecdysis_lab.show.figures.labels import text_width, wrap
 
 if TYPE_CHECKING:
     import pandas as pd

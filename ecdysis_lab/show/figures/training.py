@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-NEED = ("arm", "round", "verdict", "gate", "score_before", "score_after", "gained", "lost")
+NEED = ("arm", "round", "decision", "gate", "score_before", "score_after", "gained", "lost")
 CROWD = 14
 LEFT = 92  # margin in pixels
 LOST = "#9AA0A6"
@@ -37,7 +37,7 @@ def rounds(frame: pd.DataFrame) -> go.Figure:
 
     Parameters
     ----------
-    frame : one row per arm and round, as ``rounds_frame`` makes it; columns arm, round (1, 2, ...), verdict
+    frame : one row per arm and round, as ``rounds_frame`` makes it; columns arm, round (1, 2, ...), decision
         (``"accepted"`` or not), gate, score_before, score_after (summed training score; missing where the
         rerun was not reached), gained, lost (numbers of tasks); optional failures, n_tasks, n_trials,
         simulated.
@@ -82,7 +82,7 @@ def rounds(frame: pd.DataFrame) -> go.Figure:
 
 def _outcome(rows: pd.DataFrame) -> str:
     """How many candidates an arm accepted, and of how many failures at first."""
-    accepted = int((rows["verdict"] == "accepted").sum())
+    accepted = int((rows["decision"] == "accepted").sum())
     text = f"{accepted} of {len(rows)} accepted"
     if "failures" in rows.columns and rows["failures"].notna().any():
         text += f", {int(rows['failures'].dropna().iloc[0])} failures at first"
@@ -112,8 +112,8 @@ def _scores(fig: go.Figure, rows: pd.DataFrame, crowded: bool, n: int) -> list[d
     notes: list[dict[str, Any]] = []
     for row in rows.to_dict("records"):
         ran = row["score_after"] is not None and row["score_after"] == row["score_after"]
-        accepted, score = row["verdict"] == "accepted", float(row["score_after"]) if ran else held[-1]
-        gate = row["gate"] if isinstance(row["gate"], str) and row["gate"] else row["verdict"]
+        accepted, score = row["decision"] == "accepted", float(row["score_after"]) if ran else held[-1]
+        gate = row["gate"] if isinstance(row["gate"], str) and row["gate"] else row["decision"]
         points.append(
             (int(row["round"]), score, "circle" if accepted else "x" if ran else "x-thin", f"{gate}")
         )

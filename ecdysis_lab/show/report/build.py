@@ -13,7 +13,7 @@ from ecdysis_lab.records import LabError
 from ecdysis_lab.show import figures as draw
 from ecdysis_lab.show.report import tables
 from ecdysis_lab.show.report.page import page
-from ecdysis_lab.store import RunFolder
+from ecdysis_lab.store import Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,11 +57,11 @@ class Report:
         """Write the page, whole or not at all."""
         if path.suffix != ".html":
             raise LabError(f"out: must end in .html, got {path.name}")
-        RunFolder(path.resolve().parent).write_text(path.name, page(self))
+        Run(path.resolve().parent).write_text(path.name, page(self))
         return path
 
 
-def build(runs: Sequence[RunFolder], n_boot: int = 2000) -> Report:
+def build(runs: Sequence[Run], n_boot: int = 2000) -> Report:
     """Report of evaluated runs.
 
     Raises
@@ -103,9 +103,7 @@ def _footer(groups: Sequence[Summary]) -> draw.Footer:
     )
 
 
-def _group(
-    group: Summary, runs: Sequence[tuple[RunFolder, Summary]], mark: str, n_boot: int
-) -> list[Section]:
+def _group(group: Summary, runs: Sequence[tuple[Run, Summary]], mark: str, n_boot: int) -> list[Section]:
     """Sections on runs that differ in their seed only."""
     footer = draw.Footer.of(group)
     made = [
@@ -168,7 +166,7 @@ def _differences(summaries: Sequence[Summary], n_boot: int) -> Section:
     )
 
 
-def _training(group: Summary, runs: Sequence[tuple[RunFolder, Summary]]) -> list[Section]:
+def _training(group: Summary, runs: Sequence[tuple[Run, Summary]]) -> list[Section]:
     if not group["training"]:
         return []
     made = []
@@ -202,7 +200,7 @@ def _with_footer(figure: go.Figure, footer: draw.Footer) -> go.Figure:
     return figure.update_layout(meta={"footer": asdict(footer)})
 
 
-def _evidence(runs: Sequence[tuple[RunFolder, Summary]]) -> list[Section]:
+def _evidence(runs: Sequence[tuple[Run, Summary]]) -> list[Section]:
     """Pattern map and coverage of the first round that has any, of the first run."""
     for run, summary in runs:
         home = _home(run, summary)
@@ -227,10 +225,10 @@ def _evidence(runs: Sequence[tuple[RunFolder, Summary]]) -> list[Section]:
     return []
 
 
-def _home(run: RunFolder, summary: Summary) -> RunFolder:
+def _home(run: Run, summary: Summary) -> Run:
     """Where the rounds are: an evaluation of a frozen harness leaves them with the run that trained it."""
     trained = list((summary.get("trained_by") or {}).values())
-    return RunFolder(run.folder.parent / trained[0]) if trained else run
+    return Run(run.folder.parent / trained[0]) if trained else run
 
 
 def _published(groups: Sequence[Summary]) -> list[Section]:

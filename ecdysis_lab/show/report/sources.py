@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ecdysis_lab.records import LabError
-from ecdysis_lab.store import RunFolder
+from ecdysis_lab.store import Run
 
 
-def find_runs(names: Sequence[str], data: Path | str) -> list[RunFolder]:
+def find_runs(names: Sequence[str], data: Path | str) -> list[Run]:
     """Folders of evaluated runs.
 
     Parameters
@@ -27,11 +27,11 @@ def find_runs(names: Sequence[str], data: Path | str) -> list[RunFolder]:
     if not names:
         if not known:
             raise LabError(f"runs: no evaluated run in {root / 'runs'}")
-        return [RunFolder(known[-1].parent)]
-    found: dict[Path, RunFolder] = {}
+        return [Run(known[-1].parent)]
+    found: dict[Path, Run] = {}
     for name in names:
         for folder in _folders(name, root, [p.parent.name for p in known]):
-            found.setdefault(folder.resolve(), RunFolder(folder.resolve()))
+            found.setdefault(folder.resolve(), Run(folder.resolve()))
     for run in found.values():
         if not (run.folder / "summary.json").is_file():
             state = (run.read_json("status.json") or {}).get("state", "unknown")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ecdysis_lab.evaluate.accommodation import Decision
-from ecdysis_lab.evaluate.accommodation_facts import decisions_of, load_round
+from ecdysis_lab.evaluate.accommodation import Judgement
+from ecdysis_lab.evaluate.accommodation_facts import judgements_of, load_round
 from ecdysis_lab.evaluate.agreement import Label
 from ecdysis_lab.failures.cards import outline
 from ecdysis_lab.harness.source import Harness
@@ -18,7 +18,7 @@ from ecdysis_lab.show.widgets.diff import diff_html
 from ecdysis_lab.show.widgets.labels import KEYS, EditLabels
 from ecdysis_lab.show.widgets.trace import escaped, trace_html
 from ecdysis_lab.store import Store
-from ecdysis_lab.store.run import RunFolder
+from ecdysis_lab.store.run import Run
 
 LINES_AFTER = 2  # of the outline, shown after a cited step
 READER_PIXELS = 420
@@ -39,32 +39,32 @@ class EditAnnotator:
 
     Parameters
     ----------
-    decisions : the changes. path : CSV file of the labels. material : change id -> what to show of it.
-    blind : whether the automatic decision stays hidden until a change has a label.
+    judgements : the changes. path : CSV file of the labels. material : change id -> what to show of it.
+    blind : whether the automatic judgement stays hidden until a change has a label.
 
     Attributes
     ----------
-    state : every decision; what the widgets do, a program can do through it. box : the ipywidgets container.
+    state : every judgement; what the widgets do, a program can do through it. box : the ipywidgets container.
     """
 
     def __init__(
         self,
-        decisions: Sequence[Decision],
+        judgements: Sequence[Judgement],
         path: Path | str | None = None,
         material: Mapping[str, Material] | None = None,
         blind: bool = False,
     ) -> None:
-        self.state, self.material, self.blind = EditLabels(decisions, path), material or {}, blind
+        self.state, self.material, self.blind = EditLabels(judgements, path), material or {}, blind
         self._shown = -1
-        self.box = self._build() if self.state.decisions else _nothing()
-        if self.state.decisions:
+        self.box = self._build() if self.state.judgements else _nothing()
+        if self.state.judgements:
             self.state.observe(lambda change: self.refresh(), ["current", "labels", "message"])
             self.refresh()
 
     @classmethod
     def of_run(
         cls,
-        run: RunFolder | Path | str,
+        run: Run | Path | str,
         path: Path | str | None = None,
         *,
         store: Store | None = None,
@@ -77,13 +77,13 @@ class EditAnnotator:
 
         Parameters
         ----------
-        run, store, arm, embedder, replays : see :func:`ecdysis_lab.evaluate.accommodation_facts.decisions_of`.
+        run, store, arm, embedder, replays : see :func:`ecdysis_lab.evaluate.accommodation_facts.judgements_of`.
         path, blind : see the class.
         """
-        run = run if isinstance(run, RunFolder) else RunFolder(Path(run))
+        run = run if isinstance(run, Run) else Run(Path(run))
         store = store or Store(run.folder.parent.parent)
-        decisions = decisions_of(run, store, arm=arm, embedder=embedder, replays=replays)
-        return cls(decisions, path or run.folder / "labels.csv", material_of(run, store, decisions), blind)
+        judgements = judgements_of(run, store, arm=arm, embedder=embedder, replays=replays)
+        return cls(judgements, path or run.folder / "labels.csv", material_of(run, store, judgements), blind)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         return self.box._repr_mimebundle_(**kwargs)
@@ -123,7 +123,7 @@ class EditAnnotator:
 
     def refresh(self) -> None:
         """Show the state as it is now."""
-        state, d = self.state, self.state.decision
+        state, d = self.state, self.state.judgement
         mine = state.labels.get(d.id, Label(""))
         self.head.value = head_html(state, d, mine.label, self.blind)
         alarm = " el-alarm" if state.message.startswith("NOT ") else ""
@@ -143,22 +143,22 @@ class EditAnnotator:
         self.note.value = mine.note
 
 
-def head_html(state: EditLabels, d: Decision, mine: str, blind: bool) -> str:
-    """Which change this is, what it does, and the automatic decision with its reasons."""
+def head_html(state: EditLabels, d: Judgement, mine: str, blind: bool) -> str:
+    """Which change this is, what it does, and the automatic judgement with its reasons."""
     reasons = "".join(f"<li>{escaped(r)}</li>" for r in d.reasons)
     automatic = f"<b>Automatic: {escaped(d.word)}</b><ul>{reasons}</ul>"
     if blind and not mine:
         automatic = "<b>Automatic: hidden until you have labelled it.</b>"
     return (
         f'<style>{REVIEW_CSS}{CSS}</style><div class="el-review"><div class="el-change">'
-        f"<b>{state.current + 1} of {len(state.decisions)} · {escaped(d.id)} · {escaped(LAYER_FILES[d.layer])} · "
+        f"<b>{state.current + 1} of {len(state.judgements)} · {escaped(d.id)} · {escaped(LAYER_FILES[d.layer])} · "
         f"round {escaped(d.outcome)} · your label: {escaped(mine or 'none yet')}</b>"
         f"<dl><dt>what</dt><dd>{escaped(d.what)}</dd><dt>why</dt><dd>{escaped(d.why)}</dd>"
         f"<dt>pattern</dt><dd>{escaped(d.pattern or 'none')}</dd></dl>{automatic}</div></div>"
     )
 
 
-def body_html(d: Decision, found: Material) -> str:
+def body_html(d: Judgement, found: Material) -> str:
     """The evidence step by step, and the change's file side by side."""
     items = "".join(f"<li>{_cited(ref, found.traces)}</li>" for ref in d.evidence)
     return (
@@ -177,12 +177,12 @@ def _cited(reference: str, traces: Mapping[str, Trajectory]) -> str:
     return f"{escaped(reference)}<pre>{escaped(chr(10).join(lines[at : at + LINES_AFTER]))}</pre>"
 
 
-def material_of(run: RunFolder, store: Store, decisions: Sequence[Decision]) -> dict[str, Material]:
+def material_of(run: Run, store: Store, judgements: Sequence[Judgement]) -> dict[str, Material]:
     """What there is to show of each change: files of parent and candidate, and the cited trials."""
-    rounds = {(d.arm, d.round) for d in decisions}
+    rounds = {(d.arm, d.round) for d in judgements}
     loaded = {key: load_round(run, *key, store) for key in rounds}
     made = {}
-    for d in decisions:
+    for d in judgements:
         found, name = loaded[d.arm, d.round], LAYER_FILES[d.layer]
         traces = {f.key[:8]: f.trajectory for f in found.failures}
         cited = dict.fromkeys(e.partition("#")[0] for e in d.evidence)

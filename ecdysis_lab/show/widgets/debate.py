@@ -18,7 +18,7 @@ from ecdysis_lab.records import LabError, Trajectory
 from ecdysis_lab.show.widgets.assets import CSS as TRACE_CSS
 from ecdysis_lab.show.widgets.trace import escaped, trace_html
 from ecdysis_lab.store import Store
-from ecdysis_lab.store.run import RunFolder
+from ecdysis_lab.store.run import Run
 
 REFERENCE = re.compile(r"\b([0-9a-f]{8})[0-9a-f]*\s*#\s*(\d{1,6})\b")
 MOST_TRACES = 40
@@ -88,7 +88,7 @@ class _Links:
 
 
 def show_review(
-    run: RunFolder | Path | str, round: int, *, arm: str = "ecdysis", store: Store | None = None
+    run: Run | Path | str, round: int, *, arm: str = "ecdysis", store: Store | None = None
 ) -> Page:
     """The review of one round as a page: transcript, spec, dropped changes with reasons, and the cited traces.
 
@@ -105,7 +105,7 @@ def show_review(
     ------
     LabError: the run has no such review; those it has are listed.
     """
-    run = run if isinstance(run, RunFolder) else RunFolder(Path(run))
+    run = run if isinstance(run, Run) else Run(Path(run))
     folder = f"rounds/{arm}-{round}"
     review, debate = run.read_json(f"{folder}/review.json"), run.read_json(f"{folder}/debate.json")
     edits = run.read_json(f"{folder}/edits.json")
@@ -124,12 +124,12 @@ def show_review(
     return Page(f'<style>{TRACE_CSS}{CSS}</style><div class="el-review">{"".join(parts)}</div>')
 
 
-def _one_by_one(run: RunFolder, folder: str, edits: Sequence[Mapping[str, Any]]) -> str:
+def _one_by_one(run: Run, folder: str, edits: Sequence[Mapping[str, Any]]) -> str:
     """The arm that hands every failure to the editor by itself: what became of each, and what was said of it."""
     links, out = _Links("", {}), [f"<h3>{len(edits)} failures, each by itself</h3>"]
     for n, entry in enumerate(edits, 1):
         turns = (run.read_json(f"{folder}/debate-{n}.json") or {"turns": []})["turns"]
-        head = f"{n}. task {entry['task']}: {entry['verdict']}" + (
+        head = f"{n}. task {entry['task']}: {entry['decision']}" + (
             f" by {entry['gate']}" if entry["gate"] else ""
         )
         said = "".join(_said(str(role), str(text), links) for role, text in turns)
@@ -140,7 +140,7 @@ def _one_by_one(run: RunFolder, folder: str, edits: Sequence[Mapping[str, Any]])
 
 
 def _traces(
-    run: RunFolder, folder: str, review: Any, turns: Sequence[tuple[str, str]], store: Store | None
+    run: Run, folder: str, review: Any, turns: Sequence[tuple[str, str]], store: Store | None
 ) -> dict[str, Trajectory]:
     """Short key -> trajectory of the cited trials, the spec's first."""
     keys = {f["key"][:8]: f["key"] for f in run.read_json(f"{folder}/failures.json") or ()}

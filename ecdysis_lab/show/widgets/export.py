@@ -11,7 +11,7 @@ from ecdysis_lab.records import Failure, LabError, Patterns, Subset
 from ecdysis_lab.show.widgets.assets import CSS, EXPORT_JS, EXPORT_PAGE
 from ecdysis_lab.show.widgets.picker import pattern_facts
 from ecdysis_lab.show.widgets.trace import escaped, trace_html
-from ecdysis_lab.store import RunFolder
+from ecdysis_lab.store import Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +98,7 @@ def export_html(
         script=EXPORT_JS,
     )
     path = Path(path)
-    return RunFolder(path.parent).write_text(path.name, page)
+    return Run(path.parent).write_text(path.name, page)
 
 
 def _traces(failures: Sequence[Failure], patterns: Patterns, subset: Subset) -> dict[str, str]:

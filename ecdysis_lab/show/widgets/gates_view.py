@@ -1,4 +1,4 @@
-"""One round to read: its edit side by side, its gates in order with their numbers, and the verdict."""
+"""One round to read: its edit side by side, its gates in order with their numbers, and the decision."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import LabError
 from ecdysis_lab.show.widgets.debate import Page
 from ecdysis_lab.show.widgets.diff import diff_html
-from ecdysis_lab.store.run import RunFolder
+from ecdysis_lab.store.run import Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,14 +28,14 @@ GATES = {
 OPTIONAL = ("confirm",)
 
 
-def round_record(run: RunFolder | Path | str, arm: str, n: int) -> dict[str, Any]:
+def round_record(run: Run | Path | str, arm: str, n: int) -> dict[str, Any]:
     """Record of a round, with the numbers of the gate that decided (from the ledger) under ``numbers``.
 
     Raises
     ------
     LabError: the run has no such round; those it has are listed.
     """
-    run = run if isinstance(run, RunFolder) else RunFolder(Path(run))
+    run = run if isinstance(run, Run) else Run(Path(run))
     record = run.read_json(f"rounds/{arm}-{n}/record.json")
     if record is None:
         have = sorted(p.parent.name for p in run.folder.glob("rounds/*/record.json"))
@@ -46,7 +46,7 @@ def round_record(run: RunFolder | Path | str, arm: str, n: int) -> dict[str, Any
     return {**record, "numbers": entries[-1].get("numbers", {}) if entries else {}}
 
 
-def gates_table(run: RunFolder | Path | str, arm: str, n: int) -> pd.DataFrame:
+def gates_table(run: Run | Path | str, arm: str, n: int) -> pd.DataFrame:
     """One row per gate in the order of their cost: columns gate, asks, answer, told.
 
     ``answer`` is ``passed``, ``rejected``, ``accepted`` or ``not reached``; ``told`` holds the reason and numbers of
@@ -62,17 +62,17 @@ def gates_table(run: RunFolder | Path | str, arm: str, n: int) -> pd.DataFrame:
         answer = "passed" if i < at else "not reached"
         told = ""
         if i == at:
-            answer = "accepted" if record["verdict"] == "accepted" else "rejected"
+            answer = "accepted" if record["decision"] == "accepted" else "rejected"
             told = "; ".join([record["reason"], *_numbers(record)])
         rows.append((name, GATES[name], answer, told))
     if at < 0:
         told = "; ".join([record["reason"], *_numbers(record)])
-        rows = [(record["gate"], "decided before the gates", record["verdict"], told), *rows]
+        rows = [(record["gate"], "decided before the gates", record["decision"], told), *rows]
     return pd.DataFrame(rows, columns=["gate", "asks", "answer", "told"])
 
 
 def _numbers(record: dict[str, Any]) -> list[str]:
-    """The numbers of a verdict as short texts, long lists left to the ledger."""
+    """The numbers of a decision as short texts, long lists left to the ledger."""
     told = [f"gained {', '.join(record['gained'])}"] if record["gained"] else []
     told += [f"lost {', '.join(record['lost'])}"] if record["lost"] else []
     for name, value in record["numbers"].items():
@@ -94,26 +94,26 @@ def readable(frame: pd.DataFrame, caption: str = "", **formats: str) -> Styler:
     return shown.set_table_styles(left).set_caption(caption)
 
 
-def verdict_line(run: RunFolder | Path | str, arm: str, n: int) -> str:
-    """The verdict in one sentence: gate, reason, scores, editor calls, notes."""
+def decision_line(run: Run | Path | str, arm: str, n: int) -> str:
+    """The decision in one sentence: gate, reason, scores, editor calls, notes."""
     record = round_record(run, arm, n)
     after = record["score_after"]
     score = f"{record['score_before']:g}" + ("" if after is None else f" → {after:g}")
     notes = f" Notes: {'; '.join(n.rstrip('.') for n in record['notes'])}." if record["notes"] else ""
     return (
-        f"{record['verdict'].upper()} by {record['gate']}: {record['reason']}. Training score {score}; "
+        f"{record['decision'].upper()} by {record['gate']}: {record['reason']}. Training score {score}; "
         f"editor calls {record['editor_calls']}.{notes}"
     )
 
 
-def round_diff(run: RunFolder | Path | str, arm: str, n: int) -> Page:
+def round_diff(run: Run | Path | str, arm: str, n: int) -> Page:
     """The harness before a round beside its last candidate, accepted or not.
 
     Raises
     ------
     LabError: the run has no such round.
     """
-    run = run if isinstance(run, RunFolder) else RunFolder(Path(run))
+    run = run if isinstance(run, Run) else Run(Path(run))
     record = round_record(run, arm, n)
     kept = sorted(
         (p for p in run.folder.glob(f"rounds/{arm}-{n}/candidate-*") if p.is_dir()),
@@ -127,6 +127,6 @@ def round_diff(run: RunFolder | Path | str, arm: str, n: int) -> Page:
     return Page(diff_html(before, after))
 
 
-def _kept(run: RunFolder, digest: str) -> Harness | None:
+def _kept(run: Run, digest: str) -> Harness | None:
     folder = run.folder / "harness" / digest
     return load_harness(folder) if digest and folder.is_dir() else None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import traitlets
 
-from ecdysis_lab.evaluate.accommodation import Decision
+from ecdysis_lab.evaluate.accommodation import Judgement
 from ecdysis_lab.evaluate.agreement import (
     DEFECT,
     LABELS,
@@ -25,11 +25,11 @@ KEYS = {"d": DEFECT, "q": QUIRK, "u": UNSURE}
 
 
 class EditLabels(traitlets.HasTraits):
-    """Every decision of the annotator, without a frontend; each label is saved as it is given.
+    """Every judgement of the annotator, without a frontend; each label is saved as it is given.
 
     Parameters
     ----------
-    decisions : the changes with their automatic decisions. path : CSV file; one that exists is re-opened, None saves
+    judgements : the changes with their automatic judgements. path : CSV file; one that exists is re-opened, None saves
         nowhere.
 
     Raises
@@ -41,28 +41,28 @@ class EditLabels(traitlets.HasTraits):
     labels = traitlets.Dict()
     message = traitlets.Unicode("")
 
-    def __init__(self, decisions: Sequence[Decision], path: Path | str | None = None) -> None:
+    def __init__(self, judgements: Sequence[Judgement], path: Path | str | None = None) -> None:
         super().__init__()
-        self.decisions, self.path = tuple(decisions), Path(path) if path else None
+        self.judgements, self.path = tuple(judgements), Path(path) if path else None
         if self.path is not None and self.path.exists():
             self.labels = self._reopened(self.path)
 
     def _reopened(self, path: Path) -> dict[str, Label]:
-        found, known = read_labels(path), {d.id for d in self.decisions}
+        found, known = read_labels(path), {d.id for d in self.judgements}
         strange = sorted(set(found) - known)
         if strange:
             raise LabError(
                 f"{path} labels {len(strange)} changes that are not among these {len(known)} (e.g. {strange[0]}); "
                 "choose another file, or move it away"
             )
-        self.current = next((i for i, d in enumerate(self.decisions) if not _given(found, d)), 0)
+        self.current = next((i for i, d in enumerate(self.judgements) if not _given(found, d)), 0)
         self.message = f"Re-opened: {sum(bool(x.label) for x in found.values())} of {len(known)} labelled."
         return found
 
     @property
-    def decision(self) -> Decision:
+    def judgement(self) -> Judgement:
         """The open change."""
-        return self.decisions[self.current]
+        return self.judgements[self.current]
 
     def label(self, word: str) -> None:
         """Label the open change and go on to the next one without a label.
@@ -73,23 +73,23 @@ class EditLabels(traitlets.HasTraits):
         """
         if word not in LABELS:
             raise LabError(f"label: unknown {word!r}; choose one of {', '.join(LABELS)}")
-        note = self.labels.get(self.decision.id, Label("")).note
-        self.labels = {**self.labels, self.decision.id: Label(word, note)}
-        self.message = f"{self.decision.id}: {word}."
+        note = self.labels.get(self.judgement.id, Label("")).note
+        self.labels = {**self.labels, self.judgement.id: Label(word, note)}
+        self.message = f"{self.judgement.id}: {word}."
         self._save()
-        after = [*range(self.current + 1, len(self.decisions)), *range(self.current)]
-        self.current = next((i for i in after if not _given(self.labels, self.decisions[i])), self.current)
+        after = [*range(self.current + 1, len(self.judgements)), *range(self.current)]
+        self.current = next((i for i in after if not _given(self.labels, self.judgements[i])), self.current)
 
     def note(self, text: str) -> None:
         """Keep a note on the open change."""
-        old = self.labels.get(self.decision.id, Label(""))
+        old = self.labels.get(self.judgement.id, Label(""))
         if text != old.note:
-            self.labels = {**self.labels, self.decision.id: Label(old.label, text)}
+            self.labels = {**self.labels, self.judgement.id: Label(old.label, text)}
             self._save()
 
     def move(self, by: int) -> None:
         """Open another change, round the ends."""
-        self.current = (self.current + by) % len(self.decisions)
+        self.current = (self.current + by) % len(self.judgements)
 
     def press(self, key: str) -> None:
         """Act on a key: d, q, u, ← or →; others do nothing."""
@@ -102,7 +102,7 @@ class EditLabels(traitlets.HasTraits):
         if self.path is None:
             return
         try:
-            write_labels(self.path, self.decisions, self.labels)
+            write_labels(self.path, self.judgements, self.labels)
         except StoreError as why:
             self.message = f"NOT SAVED: {why}"
 
@@ -113,12 +113,12 @@ class EditLabels(traitlets.HasTraits):
 
     def summary(self) -> str:
         """Progress and agreement in one sentence."""
-        found = agreement(self.decisions, self.labels)
+        found = agreement(self.judgements, self.labels)
         kappa = f"κ {found.kappa:.2f}" if found.kappa is not None else f"κ undefined ({found.reason})"
-        done = f"{self.done} of {len(self.decisions)} labelled"
-        return f"{done}; agreement with the automatic decision: {kappa}, n = {found.n}"
+        done = f"{self.done} of {len(self.judgements)} labelled"
+        return f"{done}; agreement with the automatic judgement: {kappa}, n = {found.n}"
 
 
-def _given(labels: Mapping[str, Label], decision: Decision) -> bool:
+def _given(labels: Mapping[str, Label], judgement: Judgement) -> bool:
     """Whether a change has a label; a note alone is none."""
-    return bool(labels.get(decision.id, Label("")).label)
+    return bool(labels.get(judgement.id, Label("")).label)

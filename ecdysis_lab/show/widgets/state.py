@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ecdysis_lab.failures.subset import budget_of, identity_of, pick_quarter
 from ecdysis_lab.records import Failure, LabError, Patterns, Subset
-from ecdysis_lab.store import RunFolder
+from ecdysis_lab.store import Run
 
 COLOURINGS = ("pattern", "termination", "failed check", "model")
 
@@ -245,10 +245,10 @@ class PickerState:
             "seed": self.seed,
             "trials": {key: identity_of(self.failures[key]) for key in self.subset.keys},
         }
-        RunFolder(self.path.parent).write_json(self.path.name, {**asdict(self.banded), **own})
+        Run(self.path.parent).write_json(self.path.name, {**asdict(self.banded), **own})
 
     def _reopen(self) -> None:
-        found = RunFolder(self.path.parent).read_json(self.path.name) if self.path else None
+        found = Run(self.path.parent).read_json(self.path.name) if self.path else None
         if found is None:
             return
         try:
