@@ -30,6 +30,9 @@ from ecdysis_lab.show.figures.labels import (
     wrap,
 )
 from ecdysis_lab.show.figures.maps import NOISE, _labels, _overlap, _range
+from ecdysis_lab.train.arms import ARMS
+
+COLOURS = {arm.name: arm.colour for arm in ARMS.values()}
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +118,7 @@ SIGHT = {
 @pytest.mark.parametrize("sight", SIGHT)
 def test_arm_colours_stay_apart_for_every_kind_of_sight(sight):
     seen = {}
-    for arm, colour in f.ARM_COLOURS.items():
+    for arm, colour in COLOURS.items():
         rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
         linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
         seen[arm] = lab_of(np.clip(np.array(SIGHT[sight]) @ linear, 0, 1))
@@ -127,13 +130,13 @@ def test_arm_colours_stay_apart_for_every_kind_of_sight(sight):
 def test_an_arm_has_one_colour_in_every_figure(drawn):
     wide = drawn["5x4"][1]
     bars = {t.marker.color[0] for t in wide["transfer"].data}
-    assert bars == {f.ARM_COLOURS[a] for a in data.ARMS5[1:]}
+    assert bars == {COLOURS[a] for a in data.ARMS5[1:]}
     points = {t.marker.color for t in wide["gains"].data if t.customdata is not None}
-    assert points == set(f.ARM_COLOURS.values())
+    assert points == set(COLOURS.values())
     lines = [t.line.color for t in wide["rounds"].data if t.type == "scatter" and t.mode == "lines"]
-    assert lines == [f.ARM_COLOURS[a] for a in data.ARMS5[2:]]
+    assert lines == [COLOURS[a] for a in data.ARMS5[2:]]
     assert f.arm_colour("retry-budget") == f.arm_colour("retry-budget")
-    assert f.arm_colour("retry-budget") not in f.ARM_COLOURS.values()
+    assert f.arm_colour("retry-budget") not in COLOURS.values()
 
 
 @pytest.mark.parametrize("size", ["3x3", "5x4", "5x4x3"])

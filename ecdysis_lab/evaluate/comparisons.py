@@ -17,6 +17,7 @@ from ecdysis_lab.evaluate.metrics import (
     pass_hat_k,
 )
 from ecdysis_lab.records import LabError
+from ecdysis_lab.train.arms import BASELINE
 from ecdysis_lab.train.gates import sign_test_p
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 Summary = Mapping[str, Any]
 Cell = dict[tuple[str, int], dict[str, int]]  # (task, run) -> trial seed -> 0 or 1
-BASELINE, K = "direct", 3
+K = 3
 CONSUMED = ("prompt_tokens", "completion_tokens", "cost_usd")
 SHOWN = 3  # run ids that a footer spells out
 LATENCIES = ("trial_seconds", "agent_seconds")

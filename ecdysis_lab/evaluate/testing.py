@@ -10,6 +10,7 @@ from typing import Any
 
 from ecdysis_lab.records import LabError, Task, Trajectory
 from ecdysis_lab.store import Store
+from ecdysis_lab.train.arms import BASELINE
 from ecdysis_lab.train.settings import ExperimentConfig
 
 Tested = Mapping[str, Mapping[str, list[Trajectory]]]
@@ -59,10 +60,10 @@ def _gain(tested: Tested, arm: str, model: str, seed: int) -> dict[str, Any]:
     """Interval of the paired difference from ``direct``, where both arms have scored pairs."""
     from ecdysis_lab.evaluate.scores import paired_difference
 
-    if arm == "direct" or "direct" not in tested:
+    if arm == BASELINE or BASELINE not in tested:
         return {}
     try:
-        found = paired_difference(tested["direct"][model], tested[arm][model], seed=seed, missing="drop")
+        found = paired_difference(tested[BASELINE][model], tested[arm][model], seed=seed, missing="drop")
     except LabError:  # not one pair was scored on both sides; the counts say so
         return {}
     return {"difference_ci95": list(found["ci95"]), "paired_trials": found["n_pairs"]}

@@ -20,11 +20,10 @@ from ecdysis_lab.show.figures.frames import (
 )
 from ecdysis_lab.show.figures.maps import coverage, pattern_map
 from ecdysis_lab.show.figures.published import measured_frame, measured_frames, published_frame, reference
-from ecdysis_lab.show.figures.style import ARM_COLOURS, Footer, arm_colour, stamp
+from ecdysis_lab.show.figures.style import Footer, arm_colour, stamp
 from ecdysis_lab.show.figures.training import rounds
 
 __all__ = [
-    "ARM_COLOURS",
     "Footer",
     "arm_colour",
     "cost_accuracy",

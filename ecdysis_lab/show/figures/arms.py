@@ -6,7 +6,6 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.records import LabError
-from ecdysis_lab.show.figures.frames import BASELINE
 from ecdysis_lab.show.figures.labels import count, fitting_names, model_names, trials_text
 from ecdysis_lab.show.figures.style import (
     HEIGHT,
@@ -27,6 +26,7 @@ from ecdysis_lab.show.figures.style import (
     panel,
     panel_room,
 )
+from ecdysis_lab.train.arms import BASELINE
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.evaluate.results import scores_after
 from ecdysis_lab.records import Failure, LabError, Patterns, Subset
-from ecdysis_lab.train.settings import UNTRAINED
+from ecdysis_lab.train.arms import ARMS, BASELINE
 
 if TYPE_CHECKING:
     import pandas as pd
 
-BASELINE = "direct"
 COVERAGE = (
     "pick",
     "key",
@@ -169,12 +168,13 @@ def cost_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
     """
     frame = gains_frame(summary)
     trained = summary.get("training", {})
+    untrained = {arm.name for arm in ARMS.values() if not arm.trains}
     for column, read in (
         ("training_cost_usd", lambda t: t.get("cost_usd")),
         ("training_tokens", _tokens),
         ("training_wall_seconds", lambda t: t.get("wall_seconds")),
     ):
-        value = {arm: 0.0 if arm in UNTRAINED else read(trained.get(arm) or {}) for arm in summary["arms"]}
+        value = {arm: 0.0 if arm in untrained else read(trained.get(arm) or {}) for arm in summary["arms"]}
         frame[column] = frame["arm"].map(value).astype("float64")
     return frame
 

@@ -11,20 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.records import LabError
 from ecdysis_lab.show.figures.labels import text_width, wrap
+from ecdysis_lab.train.arms import ARMS
 
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-# After Okabe and Ito, apart in lightness too, so that they survive colour blindness and grey print. The two
-# Ecdysis arms are two shades of one hue.
-ARM_COLOURS: dict[str, str] = {
-    "direct": "#4D4D4D",
-    "human": "#DF6699",
-    "self-evolution": "#E69F00",
-    "ecdysis-no-fdcr": "#56B4E9",
-    "ecdysis": "#0072B2",
-}
 OTHER_COLOURS = ("#009E73", "#D55E00", "#7A5195", "#8C6D31")
 INK, SOFT, FAINT, ALARM = "#222222", "#5F6368", "#E3E5E8", "#B30000"
 FONT = "Arial, Helvetica, Liberation Sans, sans-serif"
@@ -36,15 +28,15 @@ FOOTER_LINES = SUBTITLE_LINES = 2  # that fit into the margins of every figure
 
 
 def arm_colour(arm: str) -> str:
-    """Colour of an arm; an arm outside the five keeps one of four further colours, chosen by its name."""
-    if arm in ARM_COLOURS:
-        return ARM_COLOURS[arm]
+    """Colour of an arm; one outside the table keeps one of four further colours, chosen by its name."""
+    if arm in ARMS:
+        return ARMS[arm].colour
     return OTHER_COLOURS[hashlib.md5(arm.encode(), usedforsecurity=False).digest()[0] % len(OTHER_COLOURS)]
 
 
 def arm_order(arms: Iterable[str]) -> list[str]:
-    """Distinct arms in the order of ``ARM_COLOURS``, further ones behind by name."""
-    rank = list(ARM_COLOURS)
+    """Distinct arms in the order of the arms table, further ones behind by name."""
+    rank = list(ARMS)
     return sorted(set(arms), key=lambda a: (rank.index(a) if a in rank else len(rank), a))
 
 

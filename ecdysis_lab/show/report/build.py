@@ -14,6 +14,7 @@ from ecdysis_lab.show import figures as draw
 from ecdysis_lab.show.report import tables
 from ecdysis_lab.show.report.page import page
 from ecdysis_lab.store import Run
+from ecdysis_lab.train.arms import BASELINE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,7 +149,7 @@ def _accuracy(group: Summary, n_boot: int) -> Section:
 
 
 def _transfer(group: Summary) -> list[Section]:
-    if comparisons.BASELINE not in group["arms"] or len(group["arms"]) < 2:
+    if BASELINE not in group["arms"] or len(group["arms"]) < 2:
         return []
     frame = draw.transfer_frame(group)
     return [Section("Gain by model", "", {"transfer": (draw.transfer(frame), frame)}, level=3)]
