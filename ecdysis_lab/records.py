@@ -500,6 +500,7 @@ class Benchmark(Protocol):
     system_prompt: str
     greeting: str
     tools: list[dict[str, Any]]
+    human: str  # name or folder of the harness that was written by hand; "" where there is none
     user_acts: bool  # whether the simulated user has tools of its own
 
     def tasks(self, split: str, n: int | None = None, seed: int = 0) -> list[Task]:

@@ -11,6 +11,7 @@ import sys
 import time
 import zlib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import pytest
 from openai_server import OpenAIServer, Reply, status, text
 
 from ecdysis_lab.cli import doctor, parser
+from ecdysis_lab.train.arms import ARMS
+from ecdysis_lab.train.settings import Settings, help_of
 
 ROOT = Path(__file__).resolve().parents[1]
 CANARY = "sk-canary-77d1e4b09c3f"
@@ -48,7 +51,7 @@ def command(*arguments: str, **environment: str) -> subprocess.Popen[str]:
 # -- mistakes -----------------------------------------------------------------------------------------------------
 
 MISTAKES: dict[str, tuple[list[str], list[str]]] = {
-    "domain": (["demo", "--domain", "hotel"], ["domain", "'hotel'", "airline, retail"]),
+    "benchmark": (["demo", "--benchmark", "hotel"], ["benchmark", "'hotel'", "tau2/airline, tau2/retail"]),
     "model": (["demo", "--model", "nosuch/x"], ["'nosuch/x'", "openai/NAME", "sim/small"]),
     "simulated model": (["demo", "--model", "sim/huge"], ["'sim/huge'", "sim/small, sim/medium"]),
     "test model": (["demo", "--test-models", "sim/small,nosuch/x"], ["'nosuch/x'", "openai/NAME"]),
@@ -62,11 +65,10 @@ MISTAKES: dict[str, tuple[list[str], list[str]]] = {
     "trials": (["demo", "--trials", "0"], ["trials", "at least 1"]),
     "budget": (["demo", "--max-usd", "much"], ["max_usd", "a number", "'much'"]),
     "subset": (["demo", "--subset", "half"], ["subset", "quarter, all, random-quarter"]),
-    "disclosure": (["demo", "--disclosure", "gold"], ["disclosure", "transcript, checks, scenario"]),
+    "disclosure": (["demo", "--disclosure", "gold"], ["disclosure", "transcript, checks or scenario"]),
     "editor": (["demo", "--editor", "vim"], ["editor", "'vim'", "rules"]),
     "start": (["demo", "--start", "nosuch"], ["harness", "'nosuch'", "airline, empty"]),
-    "parameter": (["demo", "-p", "typo", "1"], ["parameter 'typo'", "domain, model, test_models"]),
-    "value of a parameter": (["demo", "-p", "debate", "x"], ["debate", "whole number"]),
+    "value of a setting": (["demo", "--debate", "x"], ["debate", "whole number"]),
     "option": (["demo", "--typo", "1"], ["unrecognized arguments: --typo"]),
     "option without a value": (["demo", "--seed"], ["--seed", "expected one argument"]),
     "command": (["demi"], ["'demi'", "demo", "doctor"]),
@@ -100,7 +102,7 @@ def test_a_mistake_is_one_sentence_and_exit_2(
 
 
 def test_a_mistake_in_a_process_of_its_own() -> None:
-    with command("demo", "--domain", "hotel") as process:
+    with command("demo", "--benchmark", "hotel") as process:
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (2, "")
     assert err == "ecdysis-lab: domain: unknown 'hotel'; choose one of airline, retail\n"
@@ -133,6 +135,18 @@ def test_help_of_a_command_explains_every_option(capsys: pytest.CaptureFixture[s
     for flag in parser.OPTIONS:
         assert f"--{flag} " in out
     assert "a folder" in out
+
+
+def test_every_setting_is_an_option_with_its_help(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "2000")
+    monkeypatch.setitem(ARMS, "toy", replace(ARMS["ecdysis"], name="toy"))
+    code, out, _ = run(capsys, "demo", "--help")
+    assert code == 0
+    for name in Settings.model_fields:
+        assert f"--{name.replace('_', '-')}" in out and help_of(name) in out
+    assert "ecdysis, toy" in out
 
 
 def test_help_needs_none_of_the_heavy_packages() -> None:

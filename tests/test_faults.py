@@ -22,7 +22,7 @@ from ecdysis_lab.harness.rollout import Setup, rollout
 from ecdysis_lab.models import Budget, BudgetExceeded, ModelParams, complete
 from ecdysis_lab.records import LabError, Trajectory
 from ecdysis_lab.store import Store
-from ecdysis_lab.train.settings import ExperimentConfig, configure
+from ecdysis_lab.train.settings import Settings, configure
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = {"train_tasks": 6, "test_tasks": 2, "trials": 2, "rounds": 1, "seed": 2, "embedder": "tfidf",
@@ -93,7 +93,7 @@ def test_a_bad_network_changes_no_score(tmp_path: Path, monkeypatch: pytest.Monk
 # -- limits -------------------------------------------------------------------------------------------------------
 
 
-def small(**other: Any) -> ExperimentConfig:
+def small(**other: Any) -> Settings:
     return configure(**(SMALL | other))
 
 

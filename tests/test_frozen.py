@@ -15,7 +15,7 @@ from ecdysis_lab.harness import SHIPPED, copy_harness, load_harness
 from ecdysis_lab.records import LabError
 from ecdysis_lab.store import Run
 
-SMALL: dict[str, Any] = {"domain": "airline", "test_tasks": 2, "trials": 3, "workers": 1}
+SMALL: dict[str, Any] = {"benchmark": "tau2/airline", "test_tasks": 2, "trials": 3, "workers": 1}
 
 
 def variant(run: Run, word: str) -> str:
@@ -30,7 +30,7 @@ def variant(run: Run, word: str) -> str:
 @pytest.fixture
 def trained(tmp_path):
     """A finished training: round 1 accepted, round 2 rejected; and the hashes of start, kept and rejected."""
-    run = Run.open(tmp_path, "r1", {"domain": "airline", "model": "sim/medium"})
+    run = Run.open(tmp_path, "r1", {"benchmark": "tau2/airline", "model": "sim/medium"})
     start, kept, lost = (variant(run, w) for w in ("start", "kept", "lost"))
     for n, decision, candidate in ((1, "accepted", kept), (2, "rejected", lost)):
         entry = {"arm": "ecdysis", "round": n, "decision": decision, "harness": kept, "candidate": candidate}
@@ -53,7 +53,7 @@ def test_the_last_accepted_harness_is_frozen(trained, tmp_path):
 
 
 def test_nothing_accepted_freezes_the_start(tmp_path):
-    run = Run.open(tmp_path, "r2", {"domain": "airline"})
+    run = Run.open(tmp_path, "r2", {"benchmark": "tau2/airline"})
     start, lost = variant(run, "start"), variant(run, "lost")
     run.append_ledger(
         {"arm": "ecdysis", "round": 1, "decision": "rejected", "harness": start, "candidate": lost}
@@ -126,7 +126,7 @@ def test_collected_trajectories_feed_patterns(tmp_path):
     from ecdysis_lab.evaluate import collecting
     from ecdysis_lab.show import widgets
 
-    given = {"domain": "airline", "model": "sim/small", "trials": 2, "workers": 1}
+    given = {"benchmark": "tau2/airline", "model": "sim/small", "trials": 2, "workers": 1}
     with pytest.raises(LabError, match="split: unknown 'dev'; choose one of train, test, all"):
         collecting.prepare(given, "dev", "empty", 3, tmp_path)
     work = collecting.prepare(given, "train", "empty", 3, tmp_path)
@@ -142,7 +142,7 @@ def test_collected_trajectories_feed_patterns(tmp_path):
 @pytest.mark.slow
 def test_the_notebooks_run_by_papermill(trained, tmp_path, capfd):
     pytest.importorskip("tau2")
-    common = {"data": str(tmp_path), "domain": "airline", "workers": 1, "smoke": True}
+    common = {"data": str(tmp_path), "benchmark": "tau2/airline", "workers": 1, "smoke": True}
     out = tmp_path / "out.ipynb"
     mine = {**common, "harness": "r1:ecdysis", "models": "sim/small", "figures": str(tmp_path / "figures")}
     assert notebooks.run("evaluate", mine, out) == 0

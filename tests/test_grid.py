@@ -139,8 +139,10 @@ def test_unknown_notebooks_and_values_of_the_project_s_own_are_refused(tmp_path)
     path.write_text("notebook: quickstrat\n")
     with pytest.raises(LabError, match=r"notebook: no 'quickstrat'; choose one of .*patterns, .*quickstart"):
         grid.read(path)
-    path.write_text("notebook: quickstart\ngrid: {domain: [airline, mars]}\n")
-    with pytest.raises(LabError, match=r"cell 2: domain: unknown 'mars'; choose one of airline, retail"):
+    path.write_text("notebook: quickstart\ngrid: {benchmark: [tau2/airline, mars]}\n")
+    with pytest.raises(
+        LabError, match=r"cell 2: benchmark: unknown 'mars'; choose one of tau2/airline, tau2/retail"
+    ):
         grid.read(path)
     path.write_text("notebook: quickstart\nparameters: {arms: [direct, human]}\ngrid: {seed: [0, 1]}\n")
     assert grid.read(path).cells[1].parameters == {"arms": "direct,human", "seed": 1}
@@ -324,7 +326,9 @@ def test_the_live_table_is_redrawn_in_place_and_fits_the_terminal(tmp_path, monk
 def test_the_paper_s_grid_is_valid():
     """Five arms, two domains, three seeds, four test models, 20 + 20 tasks, three trials."""
     found = grid.read(ROOT / "notebooks" / "paper.yaml")
-    assert len(found.cells) == 6 and found.axes == ("domain", "seed") and found.notebook.stem == "quickstart"
+    assert (
+        len(found.cells) == 6 and found.axes == ("benchmark", "seed") and found.notebook.stem == "quickstart"
+    )
     fixed = found.cells[0].parameters
     assert fixed["arms"] == "direct,human,self-evolution,ecdysis-no-fdcr,ecdysis"
     assert fixed["test_models"] == "sim/small,sim/medium,sim/large,sim/quirky"

@@ -62,6 +62,8 @@ def test_parameters_are_typed_and_commented(name: str) -> None:
     (cell,) = parameter_cells(name)
     statements = ast.parse(cell["text"]).body
     assert [ast.unparse(s) for s in statements if not (isinstance(s, ast.AnnAssign) and s.value)] == []
+    stem = Path(name).stem
+    assert {s.target.id for s in statements} == {*notebooks.SETTINGS.get(stem, ()), *notebooks.OWN[stem]}
     seen = inspect_notebook(str(ROOT / name))
     assert list(seen) == [s.target.id for s in statements]  # papermill understands each line
     assert [
@@ -70,9 +72,25 @@ def test_parameters_are_typed_and_commented(name: str) -> None:
 
 
 @each_notebook
+def test_settings_have_the_defaults_and_help_of_the_command_line(name: str) -> None:
+    stem, lines = Path(name).stem, {}
+    for cell in code_cells(name):
+        if "parameters" in cell["metadata"].get("tags", []) or cell["id"] == "first-parameters":
+            new = {line.partition(":")[0]: line for line in cell["text"].splitlines() if ": " in line}
+            lines |= {k: v for k, v in new.items() if not v.endswith("# as above")}
+    wanted = {name: notebooks.parameter_line(name) for name in notebooks.SETTINGS.get(stem, ())}
+    assert {name: lines[name] for name in wanted} == wanted
+
+
+def test_quickstart_shows_eight_parameters_and_folds_the_rest() -> None:
+    first, rest = code_cells("notebooks/quickstart.ipynb")[:2]
+    assert len(first["text"].splitlines()) == 8
+    assert rest["metadata"]["jupyter"]["source_hidden"] is True
+
+
+@each_notebook
 def test_every_size_can_be_scaled_down(name: str) -> None:
-    (cell,) = parameter_cells(name)
-    assert "smoke: bool = False" in cell["text"]
+    assert any("smoke: bool = False" in cell["text"] for cell in code_cells(name))
 
 
 def test_what_a_kernel_logs_of_its_own_shutdown_is_not_shown(

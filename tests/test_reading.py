@@ -405,12 +405,12 @@ def test_the_annotator_of_a_run_shows_evidence_and_edit(real: Any) -> None:
 
 def test_what_cannot_be_shown_is_told_before_anything_runs(tmp_path: Path) -> None:
     for method, told in (("human", "'human' is not trained"), ("magic", "'magic' is unknown")):
-        with pytest.raises(LabError, match=f"method: {told}; choose one of .*ecdysis"):
+        with pytest.raises(LabError, match=f"arm: {told}; choose one of .*ecdysis"):
             evolution.prepare({}, method, tmp_path)
     with pytest.raises(LabError, match="is no run folder"):
         evolution.prepare({}, "ecdysis", tmp_path, show=str(tmp_path))
-    with pytest.raises(LabError, match="domain: unknown 'sea'"):
-        evolution.prepare({"domain": "sea"}, "ecdysis", tmp_path)
+    with pytest.raises(LabError, match="benchmark: unknown 'sea'"):
+        evolution.prepare({"benchmark": "sea"}, "ecdysis", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -421,7 +421,7 @@ def test_a_run_is_read_as_it_is(real: Any) -> None:
     assert arm.rounds_table()["score"].tolist() == ["3 → 5"]
     with pytest.raises(LabError, match="round: there is no round 4; choose from 1"):
         arm.choose(4)
-    none = replace(arm, method="ecdysis-no-fdcr")
+    none = replace(arm, arm="ecdysis-no-fdcr")
     with pytest.raises(LabError, match="no finished round of arm 'ecdysis-no-fdcr'"):
         none.choose()
 
@@ -440,8 +440,8 @@ def test_the_notebook_runs_by_plain_papermill(tmp_path: Path) -> None:
         "ERROR",
     ]
     wanted = {
-        "domain": "retail",
-        "method": "ecdysis",
+        "benchmark": "tau2/retail",
+        "arm": "ecdysis",
         "smoke": True,
         "embedder": "tfidf",
         "data": str(tmp_path / "data"),

@@ -372,7 +372,7 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from ecdysis_lab.train.settings import configure
 
     config = configure(
-        domain="airline", model="sim/small", test_models="sim/small", arms="ecdysis", start="empty",
+        benchmark="tau2/airline", model="sim/small", test_models="sim/small", arms="ecdysis", start="empty",
         train_tasks=7, test_tasks=1, trials=1, rounds=1, embedder="tfidf", workers=1,
     )  # fmt: skip
     run = Experiment(config, tmp_path_factory.mktemp("data"), "picked")

@@ -66,7 +66,7 @@ class Tau2:
 
         from ecdysis_lab.benchmarks import tau2_env
 
-        self.domain, self.name = domain, f"tau2/{domain}"
+        self.domain, self.name, self.human = domain, f"tau2/{domain}", domain
         self._fresh = lambda: tau2_env.fresh_environment(domain)
         environment = self._fresh()
         self.policy: str = environment.policy

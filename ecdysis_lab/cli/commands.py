@@ -17,22 +17,45 @@ def _shared(parser: argparse.ArgumentParser, json_help: str) -> None:
     parser.add_argument("--json", action="store_true", help=json_help)
 
 
+def settings_options(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Options for settings of an experiment, by default all; what is not given is not set.
+
+    Parameters
+    ----------
+    parser : gets the options. names : of :class:`ecdysis_lab.train.settings.Settings`.
+    """
+    from ecdysis_lab.train.settings import Settings, help_of
+
+    for name in names or Settings.model_fields:
+        flags = [f"--{name.replace('_', '-')}", *(["--arm"] if name == "arms" else [])]
+        field, words = Settings.model_fields[name], help_of(name)
+        if field.annotation is bool:
+            parser.add_argument(
+                *flags, help=words, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS
+            )
+        else:
+            shown = name.rpartition("_")[2].upper()
+            parser.add_argument(*flags, dest=name, help=words, metavar=shown, default=argparse.SUPPRESS)
+
+
+def settings_given(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The settings that stand in parsed arguments."""
+    from ecdysis_lab.train.settings import Settings
+
+    return {name: value for name, value in vars(arguments).items() if name in Settings.model_fields}
+
+
+RUN_SETTINGS = (
+    "benchmark", "model", "user_model", "trials", "seed", "api_base", "temperature", "timeout_seconds", "workers",
+)  # fmt: skip
+
+
 def _run_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--benchmark", default="tau2/airline", help="registry name, e.g. tau2/airline")
-    parser.add_argument("--model", default="sim/flawless", help="LiteLLM name of the agent model")
-    parser.add_argument("--user-model", default="sim/user", help="LiteLLM name of the simulated user")
+    settings_options(parser, *RUN_SETTINGS)
+    parser.set_defaults(model="sim/flawless", trials=1, workers=1)
     parser.add_argument("--harness", default="empty", help="name or folder of a harness")
     parser.add_argument("--split", default="all", help="train, test or all")
-    parser.add_argument(
-        "--tasks", type=int, default=None, help="tasks, drawn by seed (default: the whole split)"
-    )
-    parser.add_argument("--trials", type=int, default=1, help="trials per task")
-    parser.add_argument("--seed", type=int, default=0, help="seed of draw and trials")
-    parser.add_argument(
-        "--api-base", default="", help="URL of an OpenAI-compatible server for the agent model"
-    )
-    parser.add_argument("--timeout-seconds", type=float, default=120.0, help="wall clock of one model call")
-    parser.add_argument("--workers", type=int, default=1, help="trials at a time")
+    parser.add_argument("--tasks", type=int, help="tasks, drawn by seed (default: the whole split)")
     _shared(parser, "print the summary as JSON")
 
 
@@ -41,31 +64,25 @@ def _run(arguments: argparse.Namespace) -> int:
     from ecdysis_lab.cli import notebooks
     from ecdysis_lab.evaluate.experiment import printing_progress
     from ecdysis_lab.evaluate.scores import summarise
-    from ecdysis_lab.harness import sound_harness
-    from ecdysis_lab.harness.rollout import Setup, rollout
-    from ecdysis_lab.models import ModelParams, check_model
+    from ecdysis_lab.harness.rollout import rollout
+    from ecdysis_lab.models import check_model
     from ecdysis_lab.store import Store
+    from ecdysis_lab.train.settings import configure
 
-    def params(model: str) -> ModelParams:
-        base = None if model.startswith("sim/") else arguments.api_base or None
-        return ModelParams(api_base=base, timeout_seconds=arguments.timeout_seconds)
-
-    for model in (arguments.model, arguments.user_model):
-        check_model(model, params(model))
-    bench = load_benchmark(arguments.benchmark)
-    tasks = bench.tasks(arguments.split, arguments.tasks, arguments.seed)
-    setup = Setup(arguments.benchmark, arguments.model, arguments.user_model, params(arguments.model),
-                  params(arguments.user_model))  # fmt: skip
+    c = configure(**settings_given(arguments))
+    for model in (c.model, c.user_model):
+        check_model(model, c.params(model))
+    setup = c.setup(c.model)
     trajectories = rollout(
         setup,
-        tasks,
-        sound_harness(arguments.harness),
-        [arguments.seed * 1000 + i for i in range(arguments.trials)],
+        load_benchmark(c.benchmark).tasks(arguments.split, arguments.tasks, c.seed),
+        c.harness(arguments.harness),
+        [c.seed * 1000 + i for i in range(c.trials)],
         Store(arguments.data or notebooks.PROJECT / "data"),
-        workers=arguments.workers,
+        workers=c.at_a_time,
         progress=None if arguments.json else printing_progress(),
     )
-    summary = {"benchmark": arguments.benchmark, "model": arguments.model, "harness": arguments.harness,
+    summary = {"benchmark": c.benchmark, "model": c.model, "harness": arguments.harness,
                "simulated": setup.simulated, **summarise(trajectories)}  # fmt: skip
     if arguments.json:
         print(json.dumps(summary))
@@ -79,7 +96,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _check_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("harness", help="name or folder of a harness")
-    parser.add_argument("--benchmark", default="tau2/airline", help="registry name, e.g. tau2/airline")
+    parser.add_argument("--benchmark", default="tau2/airline", help="registry name, or module:factory")
     parser.add_argument("--flawless", action="store_true", help="run the flawless agent over all tasks")
     parser.add_argument("--violations", type=Path, help="JSON file of illegal calls")
     parser.add_argument("--traces", type=Path, help="file or folder of recorded trajectories")

@@ -7,15 +7,38 @@ here: parameters before anything runs, the end by the exception that papermill r
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ecdysis_lab.records import LabError
+from ecdysis_lab.train.settings import Settings, help_of
 
 PROJECT = Path(__file__).resolve().parents[2]
+_SERVER = ("api_base", "temperature", "timeout_seconds", "max_usd", "max_tokens", "max_seconds", "workers")
+OWN: dict[str, tuple[str, ...]] = {
+    "quickstart": ("smoke", "run_id", "data", "figures"),
+    "evolve": ("arm", "round", "smoke", "run_id", "show", "data"),
+    "collect": ("split", "harness", "tasks", "smoke", "data", "name"),
+    "evaluate": ("harness", "baselines", "models", "smoke", "run_id", "data", "figures"),
+    "patterns": (
+        "source", "threshold", "disclosure", "embedder", "weights", "budget", "seed", "smoke", "data", "out",
+    ),
+    "report": ("runs", "out", "images", "smoke", "data"),
+}  # fmt: skip
+"""Notebook of the project -> parameters of its own."""
+SETTINGS: dict[str, tuple[str, ...]] = {
+    "quickstart": tuple(Settings.model_fields),
+    "evolve": tuple(
+        name for name in Settings.model_fields if name not in ("arms", "test_models", "test_tasks")
+    ),
+    "collect": ("benchmark", "model", "trials", "seed", "user_model", *_SERVER),
+    "evaluate": ("benchmark", "seed", "test_tasks", "trials", "user_model", *_SERVER),
+}
+"""Notebook of the project -> settings of an experiment that it takes."""
 CHECKED = "_parameters_checked"  # set in a notebook's namespace after its first check
 IPYTHON_NAMES = {"In", "Out", "exit", "quit", "get_ipython", "open"}
 
@@ -98,29 +121,25 @@ def _execute(path: Path, out: Path, parameters: dict[str, Any]) -> int:
     return 0
 
 
-def parameters(
-    namespace: Mapping[str, Any], *places: str, fields: Sequence[str] | None = None
-) -> dict[str, Any]:
-    """The parameters that a notebook holds right after its parameters cell, in a second cell.
+def parameters(namespace: Mapping[str, Any], notebook: str) -> dict[str, Any]:
+    """The settings that a notebook holds right after its parameters cells, in the next one.
 
     Call it before anything else is defined, so that a parameter that papermill injected under an unknown name is
     found here and not ignored.
 
     Parameters
     ----------
-    namespace : ``globals()`` of the notebook. places : parameters that are not fields of the experiment.
-    fields : names that the notebook's own work takes; None takes the fields of
-        :class:`ecdysis_lab.train.settings.ExperimentConfig`.
+    namespace : ``globals()`` of the notebook. notebook : its name; ``OWN`` and ``SETTINGS`` say what it takes.
 
     Returns
     -------
-    Those fields that the notebook sets.
+    The settings of an experiment among them.
 
     Raises
     ------
     LabError: an unknown parameter; the choices are listed.
     """
-    known = list(fields) if fields is not None else _experiment_fields()
+    settings, own = SETTINGS.get(notebook, ()), OWN[notebook]
     found = {
         k: v
         for k, v in namespace.items()
@@ -129,19 +148,20 @@ def parameters(
         and not isinstance(v, ModuleType)
         and not callable(v)
     }
-    unknown = [k for k in found if k not in (*known, *places)]
+    unknown = [k for k in found if k not in (*settings, *own)]
     # Run again in a live kernel, the cell meets what later cells defined; papermill's kernel is always new.
     again = namespace.get(CHECKED, False)
     if unknown and not again:
-        raise LabError(f"unknown parameter {unknown[0]!r}; choose from {', '.join((*known, *places))}")
+        raise LabError(f"unknown parameter {unknown[0]!r}; choose from {', '.join((*settings, *own))}")
     if isinstance(namespace, dict):
         namespace[CHECKED] = True
-    return {k: v for k, v in found.items() if k in known}
+    return {k: v for k, v in found.items() if k in settings}
 
 
-def _experiment_fields() -> list[str]:
-    from dataclasses import fields
-
-    from ecdysis_lab.train.settings import ExperimentConfig
-
-    return [f.name for f in fields(ExperimentConfig)]
+def parameter_line(name: str) -> str:
+    """How a setting stands in a parameters cell: typed, with its default and its help."""
+    field = Settings.model_fields[name]
+    kind, default = re.search(r"int|float|bool|str", str(field.annotation)), field.default
+    shown = ",".join(default) if isinstance(default, tuple) else default
+    text = f'"{shown}"' if isinstance(shown, str) else str(shown)
+    return f"{name}: {kind.group() if kind else 'str'} = {text}  # {help_of(name)}"

@@ -15,7 +15,7 @@ from ecdysis_lab.harness import Harness, load_harness
 from ecdysis_lab.models import Budget
 from ecdysis_lab.records import LabError, Progress, Task, Trajectory
 from ecdysis_lab.store import Run, Store
-from ecdysis_lab.train.settings import check_models, configure
+from ecdysis_lab.train.settings import check_models, configure, slug
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,7 +88,7 @@ def prepare(
 
     Parameters
     ----------
-    given : fields of :class:`ecdysis_lab.train.settings.ExperimentConfig`: domain, model, trials, seed, limits.
+    given : settings: benchmark, model, trials, seed, limits.
     split : ``train``, ``test`` or ``all``. harness : name or folder. tasks : how many, 0 for the whole split.
     data : the data folder. small : four tasks, one trial. name : of the collection; by default from the rest.
 
@@ -110,7 +110,7 @@ def prepare(
     drawn = bench.tasks(split, min(tasks or SMOKE_TASKS, SMOKE_TASKS) if small else tasks or None, c.seed)
     seeds = tuple(c.seed * 1000 + i for i in range(1 if small else c.trials))
     size = f"{len(drawn)}x{len(seeds)}"
-    words = ("collect", c.domain, split, c.model, Path(harness).name, f"seed{c.seed}", size)
+    words = ("collect", slug(c.benchmark), split, c.model, Path(harness).name, f"seed{c.seed}", size)
     name = name or re.sub(r"[^A-Za-z0-9._-]", "-", "-".join(words))
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise LabError(f"name: use letters, digits, '.', '_' and '-', got {name!r}")

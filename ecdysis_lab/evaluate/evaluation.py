@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,13 @@ from ecdysis_lab.models import open_budget
 from ecdysis_lab.records import LabError, Progress, Trajectory
 from ecdysis_lab.store import Run, Store
 from ecdysis_lab.store.billing import at_work, billed, consumption
-from ecdysis_lab.train.settings import UNTRAINED, ExperimentConfig, check_models, configure, smoke
+from ecdysis_lab.train.arms import ARMS
+from ecdysis_lab.train.settings import Settings, check_models, configure, smoke
 
 
 def prepare(
     harness: str, baselines: str, models: str, data: Path | str, given: Mapping[str, Any], small: bool = False
-) -> tuple[ExperimentConfig, list[Frozen]]:
+) -> tuple[Settings, list[Frozen]]:
     """Validated configuration and harnesses of an evaluation, before anything runs.
 
     Parameters
@@ -36,18 +36,19 @@ def prepare(
     names, others = (_names(text) for text in (harness, baselines))
     if not names:
         raise LabError("harness: name at least one frozen harness, as RUN:ARM")
+    shipped = [arm.name for arm in ARMS.values() if not arm.trains]
     for name in others:
-        if name not in UNTRAINED:
-            raise LabError(f"baselines: unknown {name!r}; choose one of direct, human")
-    domain = configure(**given).domain
-    found = [find_frozen(n, data, domain) for n in dict.fromkeys((*others, *names))]
+        if name not in shipped:
+            raise LabError(f"baselines: unknown {name!r}; choose one of {', '.join(shipped)}")
+    first = configure(**given)
+    found = [find_frozen(n, data, first) for n in dict.fromkeys((*others, *names))]
     chosen = _names(models)
     trained_on = next((f.config["model"] for f in found if f.config.get("model")), "")
     if chosen or trained_on:
         given = {**given, "model": chosen[0] if chosen else trained_on}
     config = configure(**given, test_models=tuple(chosen[1:]), arms=tuple(f.arm for f in found))
     if len(chosen) == 1:  # that model alone, without the default profiles
-        config = replace(config, test_models=tuple(chosen))
+        config = config.but(test_models=chosen)
     check_models(config)
     return (smoke(config) if small else config), found
 
@@ -61,7 +62,7 @@ class Evaluation:
 
     Parameters
     ----------
-    config : domain, models, test tasks, trials, seed, limits. frozen : one per arm. root : the data folder.
+    config : benchmark, models, test tasks, trials, seed, limits. frozen : one per arm. root : the data folder.
     run_id : name of the run; by default from the configuration and the harnesses.
     progress : called with (what, done, total).
 
@@ -72,7 +73,7 @@ class Evaluation:
 
     def __init__(
         self,
-        config: ExperimentConfig,
+        config: Settings,
         frozen: Sequence[Frozen],
         root: Path | str,
         run_id: str = "",
@@ -90,7 +91,7 @@ class Evaluation:
         hashes = {f.arm: f.harness.hash for f in frozen}
         mark = "-".join(h[:6] for h in hashes.values())
         self.run = Run.open(
-            root, run_id or f"test-{config.run_id}-{mark}", asdict(config) | {"frozen": hashes}
+            root, run_id or f"test-{config.run_id}-{mark}", config.model_dump() | {"frozen": hashes}
         )
         self.store, self.billing = Store(root), billed(self.run)
         self.budget = open_budget(self.run, config.limits)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,13 @@ from ecdysis_lab.evaluate.experiment import Experiment
 from ecdysis_lab.records import LabError, Progress
 from ecdysis_lab.store import Run, Store
 from ecdysis_lab.store.billing import at_work
-from ecdysis_lab.train.settings import ARMS, UNTRAINED, check_models, configure
+from ecdysis_lab.train.arms import arm_of
+from ecdysis_lab.train.settings import check_models, configure
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SMOKE_TASKS = 12  # of fewer, no pattern recurs, and there would be no edit to read
-METHODS = tuple(arm for arm in ARMS if arm not in UNTRAINED)
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Evolution:
 
     Parameters
     ----------
-    method : the arm. run, store : where its records and trials are. experiment : None for a run that is only read.
+    arm : its name. run, store : where its records and trials are. experiment : None for a run that is only read.
     simulated : whether any model is simulated.
     """
 
-    method: str
+    arm: str
     run: Run
     store: Store
     experiment: Experiment | None
@@ -41,13 +41,13 @@ class Evolution:
         """Train what is missing of the arm; ``status.json`` tells how it ended. A run that is only read stays so."""
         if self.experiment is None:
             return
-        with at_work(self.run, trained=self.method):
-            self.experiment.train(self.method)
+        with at_work(self.run, trained=self.arm):
+            self.experiment.train(self.arm)
 
     def records(self) -> list[dict[str, Any]]:
         """Records of the arm's rounds, in order."""
-        numbers = [n for _, n in rounds_of(self.run, self.method)]
-        return [self.run.read_json(f"rounds/{self.method}-{n}/record.json") for n in numbers]
+        numbers = [n for _, n in rounds_of(self.run, self.arm)]
+        return [self.run.read_json(f"rounds/{self.arm}-{n}/record.json") for n in numbers]
 
     def rounds_table(self) -> pd.DataFrame:
         """One row per round: columns round, failures, patterns, read, decision, gate, score, editor calls."""
@@ -64,11 +64,11 @@ class Evolution:
 
     def has_patterns(self, n: int) -> bool:
         """Whether a round grouped its failures."""
-        return (self.run.folder / f"rounds/{self.method}-{n}/patterns.json").is_file()
+        return (self.run.folder / f"rounds/{self.arm}-{n}/patterns.json").is_file()
 
     def has_review(self, n: int) -> bool:
         """Whether anything was reviewed in a round."""
-        folder = self.run.folder / f"rounds/{self.method}-{n}"
+        folder = self.run.folder / f"rounds/{self.arm}-{n}"
         return any((folder / name).is_file() for name in ("review.json", "debate.json", "edits.json"))
 
     def choose(self, wanted: int = 0) -> int:
@@ -80,7 +80,7 @@ class Evolution:
         """
         records = self.records()
         if not records:
-            raise LabError(f"run {self.run.run_id} has no finished round of arm {self.method!r}")
+            raise LabError(f"run {self.run.run_id} has no finished round of arm {self.arm!r}")
         numbers = [int(r["round"]) for r in records]
         if wanted and wanted not in numbers:
             raise LabError(f"round: there is no round {wanted}; choose from {', '.join(map(str, numbers))}")
@@ -90,7 +90,7 @@ class Evolution:
 
 def prepare(
     given: Mapping[str, Any],
-    method: str,
+    arm: str,
     data: Path | str,
     *,
     run_id: str = "",
@@ -102,7 +102,7 @@ def prepare(
 
     Parameters
     ----------
-    given : settings of the experiment. method : the arm to train. data : the data folder.
+    given : settings of the experiment. arm : the arm to train. data : the data folder.
     run_id : name of the run; empty: from the configuration. show : folder of a run to read instead of training one.
     small : twelve tasks, one trial, one round. progress : called with (what, done, total).
 
@@ -110,20 +110,18 @@ def prepare(
     ------
     LabError: an arm that is not trained, a wrong value, a model that cannot be asked, or no run in ``show``.
     """
-    if method not in METHODS:
-        why = "is not trained" if method in UNTRAINED else "is unknown"
-        raise LabError(f"method: {method!r} {why}; choose one of {', '.join(METHODS)}")
-    config = configure(**given, arms=(method,))
+    arm_of(arm, trains=True)
+    config = configure(**given, arms=(arm,))
     if small:
         least = {"train_tasks": SMOKE_TASKS, "trials": 1, "rounds": 1}
-        config = replace(config, **{k: min(v, getattr(config, k)) for k, v in least.items()})  # type: ignore[arg-type]
+        config = config.but(**{k: min(v, getattr(config, k)) for k, v in least.items()})
     if show:
         folder = Path(show).expanduser()
         if not (folder / "config.json").is_file():
             raise LabError(f"show: {folder} is no run folder (it has no config.json)")
         run = Run(folder)
         simulated = "sim/" in (folder / "config.json").read_text(encoding="utf-8")
-        return Evolution(method, run, Store(folder.parent.parent), None, simulated)
+        return Evolution(arm, run, Store(folder.parent.parent), None, simulated)
     check_models(config)
     experiment = Experiment(config, data, run_id, progress)
-    return Evolution(method, experiment.run, experiment.store, experiment, config.simulated)
+    return Evolution(arm, experiment.run, experiment.store, experiment, config.simulated)

@@ -9,32 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ecdysis_lab.evaluate.testing import Tested, arms_block, trials_by_model
-from ecdysis_lab.harness import load_harness, sound_harness
 from ecdysis_lab.models import open_budget
-from ecdysis_lab.records import LabError, Progress, Trajectory
+from ecdysis_lab.records import Progress, Trajectory
 from ecdysis_lab.store.billing import at_work, billed, consumption, rests_on, trials_of
+from ecdysis_lab.train.arms import ARMS, arm_of
 from ecdysis_lab.train.rounds import of_rounds, training_block
-from ecdysis_lab.train.settings import UNTRAINED, ExperimentConfig
-
-
-def start_of(config: ExperimentConfig) -> str:
-    """Name or folder of the harness that training starts from."""
-    return config.domain if config.start == "human" else config.start
-
-
-def check_parts(config: ExperimentConfig) -> None:
-    """Stop before any work when a part of the configuration does not exist.
-
-    Raises
-    ------
-    LabError: an unknown editor or start harness (the choices are listed), or a threshold outside (0, 1].
-    """
-    from ecdysis_lab.review import editors
-
-    editors.for_run(config.editor, config.review_model, config.api_base or None)
-    sound_harness(start_of(config))
-    if not 0.0 < config.threshold <= 1.0:
-        raise LabError(f"threshold: must lie in (0, 1], got {config.threshold:g}")
+from ecdysis_lab.train.settings import Settings, check_parts
 
 
 class Experiment:
@@ -51,7 +31,7 @@ class Experiment:
     """
 
     def __init__(
-        self, config: ExperimentConfig, root: Path | str, run_id: str = "", progress: Progress | None = None
+        self, config: Settings, root: Path | str, run_id: str = "", progress: Progress | None = None
     ) -> None:
         from ecdysis_lab.benchmarks import load_benchmark
         from ecdysis_lab.store import Run, Store
@@ -62,7 +42,7 @@ class Experiment:
         self.test_tasks = bench.tasks("test", config.test_tasks, config.seed)
         self.config, self.progress = config, progress
         self.run = Run.open(
-            root, run_id or config.run_id, asdict(config), defaults=asdict(ExperimentConfig())
+            root, run_id or config.run_id, config.model_dump(), defaults=Settings().model_dump()
         )
         self.store = Store(root)
         self.billing = billed(self.run)
@@ -108,7 +88,7 @@ class Experiment:
         from ecdysis_lab.evaluate.noise import noise_floor
 
         session = self._session(self._train_config("noise-floor"))
-        start = session.keep(load_harness(start_of(self.config)))
+        start = session.keep(self.config.harness(self.config.start))
         first = self.config.rounds * self.config.confirm  # the seeds before belong to the rounds
         repeats = [
             session.rollout(start, f"repeat {i + 1}", seeds=session.config.fresh_seeds(first + i))
@@ -123,8 +103,9 @@ class Experiment:
 
     def train(self, arm: str) -> tuple[Any, list[Any]]:
         """Train one arm, or read it back: (frozen harness, round records)."""
-        if arm in UNTRAINED:
-            return load_harness({"direct": "empty", "human": self.config.domain}[arm]), []
+        row = arm_of(arm)
+        if not row.trains:
+            return self.config.harness(row.harness), []
         from ecdysis_lab.train.loop import Trainer
 
         trained = Trainer(self._train_config(arm), self.run, self.store, **self._shared).train()
@@ -135,7 +116,7 @@ class Experiment:
         """Let the other models try the training tasks in the start harness; only t reads these trials."""
         from ecdysis_lab.harness.rollout import rollout
 
-        config, start = self._train_config(""), load_harness(start_of(self.config))
+        config, start = self._train_config(""), self.config.harness(self.config.start)
         for model in self.config.models if self.config.paired else ():
             what, setup = f"{model}: training tasks, for t", self.config.setup(model)
             found = rollout(setup, self.train_tasks, start, config.seeds, self.store,
@@ -155,22 +136,22 @@ class Experiment:
         """How an arm trains."""
         from ecdysis_lab.train.rounds import TrainConfig
 
-        c = self.config
+        c, row = self.config, ARMS.get(arm)
         return TrainConfig(
             arm=arm,
             setup=c.setup(c.model),
-            method="one-by-one" if arm == "self-evolution" else "round",
-            start=start_of(self.config),
+            method="one-by-one" if row is not None and row.edits == "failure" else "round",
+            start=str(self.config.harness(self.config.start).path),
             n_tasks=c.train_tasks,
             seed=c.seed,
             trials=c.trials,
             rounds=c.rounds,
             threshold=c.threshold,
             disclosure=c.disclosure,  # type: ignore[arg-type]
-            subset=c.subset,
+            subset=(row.subset if row is not None else "") or c.subset,
             review_model=c.review_model,
             review_params=c.params(c.review_model),
-            debate=0 if arm == "ecdysis-no-fdcr" else c.debate,
+            debate=c.debate if row is None or row.debate is None else row.debate,
             reuse=c.reuse,
             confirm=c.confirm,
             editor=c.editor,

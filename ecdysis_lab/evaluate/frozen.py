@@ -10,8 +10,8 @@ from ecdysis_lab.harness import load_harness
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import LabError
 from ecdysis_lab.store import Run
-
-UNTRAINED = {"direct": "empty", "human": ""}  # arms whose harness ships; "" is the domain's own
+from ecdysis_lab.train.arms import ARMS
+from ecdysis_lab.train.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -72,20 +72,20 @@ def check_frozen(run: Run, arm: str, harness: Harness | None = None) -> Harness:
     return kept
 
 
-def find_frozen(name: str, data: Path | str, domain: str) -> Frozen:
+def find_frozen(name: str, data: Path | str, settings: Settings) -> Frozen:
     """What a user means by a harness to evaluate.
 
     Parameters
     ----------
     name : ``direct`` or ``human`` (shipped), ``RUN:ARM`` of a finished training, or a harness folder inside a run.
-    data : the data folder. domain : τ²-bench domain that it is to be tested on.
+    data : the data folder. settings : with the benchmark that it is to be tested on.
 
     Raises
     ------
-    LabError: an unknown run, a run of another domain, or a harness that is not frozen; the reason is given.
+    LabError: an unknown run, a run of another benchmark, or a harness that is not frozen; the reason is given.
     """
-    if name in UNTRAINED:
-        return Frozen(name, load_harness(UNTRAINED[name] or domain))
+    if name in ARMS and not ARMS[name].trains:
+        return Frozen(name, settings.harness(ARMS[name].harness))
     runs = Path(data) / "runs"
     run_id, _, arm = name.rpartition(":")
     if run_id and (runs / run_id / "config.json").is_file():
@@ -94,14 +94,17 @@ def find_frozen(name: str, data: Path | str, domain: str) -> Frozen:
     elif Path(name).expanduser().is_dir():
         found = _of_folder(Path(name).expanduser().resolve())
     else:
+        shipped = [row.name for row in ARMS.values() if not row.trains]
         known = sorted(p.parent.name for p in runs.glob("*/config.json"))
         raise LabError(
-            f"harness: {name!r} is no RUN:ARM, no folder, and neither of {', '.join(UNTRAINED)}; "
+            f"harness: {name!r} is no RUN:ARM, no folder, and neither of {', '.join(shipped)}; "
             f"runs: {', '.join(known[:8]) or 'none'}{' …' if len(known) > 8 else ''}"
         )
-    trained_on = found.config.get("domain", domain)
-    if trained_on != domain:
-        raise LabError(f"domain: {found.arm} of run {_id(found)} was trained on {trained_on}, not {domain}")
+    trained_on = found.config.get("benchmark", settings.benchmark)
+    if trained_on != settings.benchmark:
+        raise LabError(
+            f"benchmark: {found.arm} of run {_id(found)} was trained on {trained_on}, not {settings.benchmark}"
+        )
     return found
 
 

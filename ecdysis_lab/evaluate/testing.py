@@ -11,14 +11,14 @@ from typing import Any
 from ecdysis_lab.records import LabError, Task, Trajectory
 from ecdysis_lab.store import Store
 from ecdysis_lab.train.arms import BASELINE
-from ecdysis_lab.train.settings import ExperimentConfig
+from ecdysis_lab.train.settings import Settings
 
 Tested = Mapping[str, Mapping[str, list[Trajectory]]]
 """Arm -> model -> test trajectories."""
 
 
 def trials_by_model(
-    config: ExperimentConfig, arm: str, harness: Any, tasks: Sequence[Task], store: Store, **shared: Any
+    config: Settings, arm: str, harness: Any, tasks: Sequence[Task], store: Store, **shared: Any
 ) -> dict[str, list[Trajectory]]:
     """Test trajectories of one harness, by model.
 

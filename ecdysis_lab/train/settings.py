@@ -1,4 +1,4 @@
-"""The configuration of an experiment, validated in one place for the command line and the notebooks alike."""
+"""The settings of an experiment: one model, from which the command line, notebooks and grid files take theirs."""
 
 from __future__ import annotations
 
@@ -6,91 +6,158 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import Field, asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from ecdysis_lab.benchmarks import REGISTRY, load_benchmark
+from ecdysis_lab.harness import sound_harness
 from ecdysis_lab.models import ModelParams, check_model
-from ecdysis_lab.records import LabError
-from ecdysis_lab.store.run import CHANGEABLE
+from ecdysis_lab.records import Disclosure, LabError
+from ecdysis_lab.store import CHANGEABLE
+from ecdysis_lab.train.arms import ARMS, arm_of
 
 if TYPE_CHECKING:
+    from ecdysis_lab.harness import Harness
     from ecdysis_lab.harness.rollout import Setup
 
-DOMAINS = ("airline", "retail")
-ARMS = ("direct", "human", "self-evolution", "ecdysis-no-fdcr", "ecdysis")
-UNTRAINED = ("direct", "human")
-DEFAULT_ARMS = ("direct", "human", "ecdysis")
 SUBSETS = ("quarter", "all", "random-quarter")
 TEST_PROFILES = ("sim/small", "sim/medium", "sim/large")
+FIRST = ("benchmark", "model", "user_model", "review_model", "arms", "seed", "max_usd")
+"""Settings that people change first; the quickstart notebook shows these, and ``smoke``."""
+MOST_TRIALS = 100  # seeds of training trials; those of repeats follow
+FRESH_ROOM = 400  # seeds between those of training and those of the test trials
 
 
-@dataclass(frozen=True)
-class ExperimentConfig:
-    """Everything that decides an experiment's result, besides the code.
+def _several(value: Any) -> Any:
+    """A comma-separated text as its parts."""
+    return (
+        tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+    )
 
-    Parameters
-    ----------
-    domain : τ²-bench domain. model : LiteLLM name of the model that is trained on.
-    test_models : models to test on; empty means the default profiles, or the training model when it is a real one.
-    arms : arms to compare (``ARMS``). seed : seed of task draws, trials and picks.
-    train_tasks, test_tasks : tasks per split. trials : trials per task. rounds : most training rounds.
-    start : harness that training starts from: ``human``, ``empty`` or a folder.
-    subset : ``quarter``, ``all``, ``random-quarter`` or a ``subset.json`` that a person picked.
-    debate : K of FDCR (the arm ``ecdysis-no-fdcr`` has none).
-    reuse : take over results of training tasks whose replay shows the model nothing new.
-    confirm : repeats, on fresh seeds, in which an accepted candidate has to rise again (not in ``self-evolution``,
-        which judges an edit by its own task).
-    noise_floor : A/A repeats of the start harness; with at least 2 the smallest gain that can be told is reported.
-    paired : run the other models on the training tasks too, in the start harness; the accommodation ratio t needs
-        them to tell a quirk of one model from a defect (``ecdysis-lab ratio RUN``).
-    train_split : split to train on; only ``train``, since the test split stays untouched until the harness is frozen.
-    user_model, review_model : LiteLLM names. editor : registry name. embedder : name.
-    api_base : URL of an OpenAI-compatible server that every model which is not simulated is asked at, or an empty
-        string. context_tokens : token budget of what the review roles read.
-    threshold : ``failure_threshold`` λ. disclosure : what an evidence card may tell.
-    temperature : of every model asked through ``api_base`` or a provider; ``sim`` has none.
-    timeout_seconds : wall clock of one call of a model; a model on a CPU may need more for a long prompt.
-    max_usd, max_tokens, max_seconds : budget, None for no limit. workers : trials at a time; 0 for all cores.
-    """
 
-    domain: str = "airline"
-    model: str = "sim/small"
-    test_models: tuple[str, ...] = ()
-    arms: tuple[str, ...] = DEFAULT_ARMS
-    seed: int = 0
-    train_tasks: int = 20
-    test_tasks: int = 20
-    trials: int = 3
-    rounds: int = 3
-    start: str = "human"
-    subset: str = "quarter"
-    debate: int = 2
-    reuse: bool = True
-    confirm: int = 0
-    noise_floor: int = 0
-    paired: bool = False
-    train_split: str = "train"
-    user_model: str = "sim/user"
-    review_model: str = "sim/reviewer"
-    editor: str = "rules"
-    embedder: str = "auto"
-    context_tokens: int = 60_000
-    api_base: str = ""
-    temperature: float = 0.0
-    timeout_seconds: float = 120.0
-    threshold: float = 1.0
-    disclosure: str = "checks"
-    max_usd: float | None = None
-    max_tokens: int | None = None
-    max_seconds: float | None = None
-    workers: int = 0
+def _no_boolean(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError(f"must be a number, got {value!r}")
+    return value
 
-    @property
-    def benchmark(self) -> str:
-        """Registry name of the benchmark."""
-        return f"tau2/{self.domain}"
+
+Several = Annotated[tuple[str, ...], BeforeValidator(_several)]
+Whole = Annotated[int, BeforeValidator(_no_boolean)]
+Number = Annotated[float, BeforeValidator(_no_boolean)]
+
+
+class Settings(BaseModel):
+    """Everything that decides an experiment's result, besides the code. Each field's description is its help text."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False, protected_namespaces=())
+
+    benchmark: str = Field(
+        "tau2/airline", description="benchmark: {benchmarks}, or module:factory of your own"
+    )
+    model: str = Field(
+        "sim/small", description="LiteLLM name of the agent model to train on, e.g. openai/NAME"
+    )
+    test_models: Several = Field(
+        (),
+        description="comma-separated models to test on; empty: the training model and the default profiles",
+    )
+    arms: Several = Field(("direct", "human", "ecdysis"), description="comma-separated: {arms}")
+    seed: Whole = Field(0, ge=0, description="seed of task draws, trials and picks")
+    train_tasks: Whole = Field(20, ge=1, description="training tasks")
+    test_tasks: Whole = Field(20, ge=1, description="test tasks")
+    trials: Whole = Field(3, ge=1, le=MOST_TRIALS, description="trials per task")
+    rounds: Whole = Field(3, ge=0, description="most training rounds")
+    start: str = Field("human", description="harness to start from: human, empty or a folder")
+    subset: str = Field("quarter", description=f"{', '.join(SUBSETS)}, or a subset.json that was picked")
+    debate: Whole = Field(2, ge=0, description="K: how often Analyst, Critic and Engineer speak")
+    reuse: bool = Field(
+        True, description="take over results of training tasks that the edit cannot have changed"
+    )
+    confirm: Whole = Field(
+        0, ge=0, description="repeats on fresh seeds in which an accepted candidate has to rise again"
+    )
+    noise_floor: Whole = Field(
+        0,
+        ge=0,
+        description="A/A repeats of the start harness (2 or more): the smallest gain that can be told",
+    )
+    paired: bool = Field(
+        False,
+        description="run the other models on the training tasks too, which the accommodation ratio needs",
+    )
+    user_model: str = Field("sim/user", description="LiteLLM name of the simulated user")
+    review_model: str = Field("sim/reviewer", description="LiteLLM name for the four review roles")
+    editor: str = Field("rules", description="rules, litellm or opencode (the last two ask the review model)")
+    embedder: str = Field("auto", description="auto, minilm, tfidf or a sentence-transformers name")
+    context_tokens: Whole = Field(60_000, ge=2000, description="token budget of what the review roles read")
+    api_base: str = Field(
+        "", description="URL of an OpenAI-compatible server for models that are not simulated"
+    )
+    temperature: Number = Field(0.0, ge=0, description="of models that are not simulated")
+    timeout_seconds: Number = Field(
+        120.0, ge=1, description="wall clock of one model call; a model on a CPU may need more"
+    )
+    threshold: Number = Field(
+        1.0, gt=0, le=1, description="failure_threshold λ: a score below it is a failure"
+    )
+    disclosure: Disclosure = Field(
+        "checks", description="what an evidence card may tell: transcript, checks or scenario"
+    )
+    max_usd: Number | None = Field(None, ge=0, description="budget in USD; None: no limit")
+    max_tokens: Whole | None = Field(None, ge=0, description="budget in tokens; None: no limit")
+    max_seconds: Number | None = Field(None, ge=0, description="budget in seconds; None: no limit")
+    workers: Whole = Field(0, ge=0, description="trials at a time; 0: all cores")
+
+    @field_validator("benchmark")
+    @classmethod
+    def _known_benchmark(cls, name: str) -> str:
+        if name not in REGISTRY and ":" not in name:
+            raise ValueError(f"unknown {name!r}; choose one of {', '.join(REGISTRY)} or give module:factory")
+        return name
+
+    @field_validator("arms")
+    @classmethod
+    def _known_arms(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if not names:
+            raise ValueError(f"name at least one of {', '.join(ARMS)}")
+        for name in names:
+            arm_of(name)
+        return names
+
+    @field_validator("subset")
+    @classmethod
+    def _known_subset(cls, name: str) -> str:
+        if name not in SUBSETS and not (name.endswith(".json") and Path(name).is_file()):
+            raise ValueError(
+                f"unknown {name!r}; choose one of {', '.join(SUBSETS)}, a subset.json that a person picked"
+            )
+        return name
+
+    @model_validator(mode="after")
+    def _room_between_seeds(self) -> Settings:
+        if self.noise_floor == 1:
+            raise ValueError(
+                "noise_floor: one evaluation has nothing to be compared with; give 0, or 2 and more"
+            )
+        if max(self.confirm, self.noise_floor) * self.trials > FRESH_ROOM:
+            raise ValueError(
+                f"confirm, noise_floor: times trials must be at most {FRESH_ROOM}, which is the room for seeds"
+            )
+        return self
+
+    def but(self, **changed: Any) -> Settings:
+        """The same settings with some changed, validated again."""
+        return configure(**{**self.model_dump(), **changed})
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -105,14 +172,14 @@ class ExperimentConfig:
 
     @property
     def run_id(self) -> str:
-        """Name that depends on the configuration only, so that starting it again continues it."""
-        default = {f.name: f.default for f in fields(self)}
+        """Name that depends on the settings only, so that starting them again continues the run."""
         kept = {  # without what is as it is by default, so that a new setting renames no run
-            k: v for k, v in asdict(self).items() if v != default[k] and k not in CHANGEABLE
+            name: value
+            for name, value in self.model_dump().items()
+            if value != type(self).model_fields[name].default and name not in CHANGEABLE
         }
         mark = hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:6]
-        slug = re.sub(r"[^A-Za-z0-9._-]+", "-", self.model)
-        return f"{self.domain}-{slug}-seed{self.seed}-{mark}"
+        return f"{slug(self.benchmark)}-{slug(self.model)}-seed{self.seed}-{mark}"
 
     @property
     def test_seeds(self) -> tuple[int, ...]:
@@ -133,8 +200,7 @@ class ExperimentConfig:
         """Rollout setup for a model."""
         from ecdysis_lab.harness.rollout import Setup
 
-        params, user = self.params, self.user_model
-        return Setup(self.benchmark, model, user, params(model), params(user))
+        return Setup(self.benchmark, model, self.user_model, self.params(model), self.params(self.user_model))
 
     def params(self, model: str) -> ModelParams:
         """How a model is asked: the server of ``api_base`` for every model that is not simulated."""
@@ -146,120 +212,99 @@ class ExperimentConfig:
             timeout_seconds=self.timeout_seconds,
         )
 
+    def harness(self, name: str) -> Harness:
+        """A harness by the name that settings and arms give it: ``human`` is the benchmark's own.
 
-MOST_TRIALS = 100  # seeds of training trials; those of repeats follow
-FRESH_ROOM = 400  # seeds between those of training and those of the test trials
-_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
-CHOICES: dict[str, tuple[str, ...]] = {
-    "domain": DOMAINS,
-    "disclosure": ("transcript", "checks", "scenario"),
-}
-AT_LEAST: dict[str, float] = {
-    "seed": 0,
-    "train_tasks": 1,
-    "test_tasks": 1,
-    "trials": 1,
-    "rounds": 0,
-    "debate": 0,
-    "confirm": 0,
-    "noise_floor": 0,
-    "workers": 0,
-    "temperature": 0,
-    "context_tokens": 2000,
-    "timeout_seconds": 1,
-}
+        Raises
+        ------
+        LabError: there is no such harness, it breaks the static policy, or the benchmark has none by hand.
+        """
+        if name == "human":
+            name = load_benchmark(self.benchmark).human
+            if not name:
+                raise LabError(f"harness: benchmark {self.benchmark!r} has none by hand; start from empty")
+        return sound_harness(name)
 
 
-def configure(**given: Any) -> ExperimentConfig:
-    """A validated configuration.
+def slug(name: str) -> str:
+    """A name as a part of a file name."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)
+
+
+def help_of(name: str) -> str:
+    """Help text of a setting, with the benchmarks and arms that are registered now."""
+    text = Settings.model_fields[name].description or ""
+    return text.format(arms=", ".join(ARMS), benchmarks=", ".join(REGISTRY))
+
+
+def configure(**given: Any) -> Settings:
+    """Validated settings.
 
     Raises
     ------
     LabError: an unknown name, a wrong type or an unknown choice; the sentence names the field and the choices.
     """
-    known = {f.name: f for f in fields(ExperimentConfig)}
-    for name in given:
-        if name not in known:
-            raise LabError(f"unknown parameter {name!r}; choose from {', '.join(known)}")
-    config = ExperimentConfig(**{name: _typed(known[name], value) for name, value in given.items()})
-    for name, choices in CHOICES.items():
-        _one_of(name, getattr(config, name), choices)
-    for arm in config.arms:
-        _one_of("arm", arm, ARMS)
-    if len(config.arms) == 0:
-        raise LabError(f"arms: name at least one of {', '.join(ARMS)}")
-    for name, least in AT_LEAST.items():
-        if not getattr(config, name) >= least:  # NaN is not at least anything
-            raise LabError(f"{name}: must be at least {least:g}, got {getattr(config, name)}")
-    for name in ("max_usd", "max_tokens", "max_seconds"):
-        limit = getattr(config, name)
-        if limit is not None and not limit >= 0:
-            raise LabError(f"{name}: must be at least 0, got {limit}")
-    _check_training(config)
-    return config
-
-
-def _check_training(config: ExperimentConfig) -> None:
-    """What training needs: its own split, a subset that can be read, and room between the seeds."""
-    if config.train_split != "train":
-        raise LabError(
-            f"train_split: {config.train_split!r} is not for training; the test split stays untouched until the "
-            "harness is frozen, so the only choice is train"
-        )
-    if not (config.subset.endswith(".json") and Path(config.subset).is_file()):
-        _one_of("subset", config.subset, (*SUBSETS, "a subset.json that a person picked"))
-    if config.noise_floor == 1:
-        raise LabError("noise_floor: one evaluation has nothing to be compared with; give 0, or 2 and more")
-    if config.trials > MOST_TRIALS:
-        raise LabError(
-            f"trials: must be at most {MOST_TRIALS}, which is the room for seeds, got {config.trials}"
-        )
-    if max(config.confirm, config.noise_floor) * config.trials > FRESH_ROOM:
-        raise LabError(
-            f"confirm, noise_floor: times trials must be at most {FRESH_ROOM}, which is the room for seeds"
-        )
-
-
-def _one_of(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise LabError(f"{name}: unknown {value!r}; choose one of {', '.join(choices)}")
-
-
-def _typed(field: Field[Any], value: Any) -> Any:
-    """The value in the type of the field, or LabError."""
-    name, default = field.name, field.default
-    if isinstance(default, tuple):
-        items = value.split(",") if isinstance(value, str) else list(value)
-        return tuple(str(i).strip() for i in items if str(i).strip())
-    wanted: Any = type(default) if default is not None else int if "int" in str(field.type) else float
-    if value is None and default is None:
-        return None
     try:
-        made = wanted(value)
-    except (TypeError, ValueError):
-        made = None
-    if wanted is bool:
-        made = _BOOLEANS.get(str(value).lower())
-    elif isinstance(value, bool):
-        made = None
-    if made is None or (wanted is int and made != float(value)):
-        word = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}[wanted]
-        raise LabError(f"{name}: must be {word}, got {value!r}")
-    return made
+        return Settings(**given)
+    except ValidationError as wrong:
+        raise LabError(_sentence(wrong.errors()[0])) from None
 
 
-def check_models(config: ExperimentConfig) -> None:
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "text",
+    "tuple": "a list",
+}
+
+
+def _sentence(error: Any) -> str:
+    """What pydantic found first, as one sentence."""
+    name, kind, value, limits = (
+        ".".join(map(str, error["loc"][:1])),
+        error["type"],
+        error["input"],
+        error.get("ctx", {}),
+    )
+    if kind == "extra_forbidden":
+        return f"unknown parameter {name!r}; choose from {', '.join(Settings.model_fields)}"
+    if kind == "value_error":
+        return f"{name}: {limits['error']}" if name else str(limits["error"])
+    if kind == "literal_error":
+        return f"{name}: unknown {value!r}; choose one of {limits['expected'].replace(chr(39), '')}"
+    for bound, words in (("ge", "at least"), ("gt", "more than"), ("le", "at most")):
+        if bound in limits:
+            return f"{name}: must be {words} {limits[bound]:g}, got {value}"
+    word = _KINDS.get(kind.partition("_")[0], error["msg"])
+    return f"{name}: must be {word}, got {value!r}"
+
+
+def check_models(settings: Settings) -> None:
     """Stop before any work when a model cannot be used.
 
     Raises
     ------
     LabError: unknown provider or profile, or a key that is not set (named, never shown).
     """
-    for model in (*config.models, config.user_model, config.review_model):
-        check_model(model, config.params(model))
+    for model in (*settings.models, settings.user_model, settings.review_model):
+        check_model(model, settings.params(model))
 
 
-def smoke(config: ExperimentConfig) -> ExperimentConfig:
+def check_parts(settings: Settings) -> None:
+    """Stop before any work when a part of the settings does not exist.
+
+    Raises
+    ------
+    LabError: an unknown editor, benchmark or start harness; the choices are listed.
+    """
+    from ecdysis_lab.review import editors
+
+    editors.for_run(settings.editor, settings.review_model, settings.api_base or None)
+    settings.harness(settings.start)
+
+
+def smoke(settings: Settings) -> Settings:
     """The same experiment at its smallest: a few tasks, one trial, one round."""
     small = {"train_tasks": 4, "test_tasks": 3, "trials": 1, "rounds": 1}
-    return replace(config, **{k: min(v, getattr(config, k)) for k, v in small.items()})  # type: ignore[arg-type]
+    return settings.but(**{name: min(value, getattr(settings, name)) for name, value in small.items()})

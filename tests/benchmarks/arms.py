@@ -41,7 +41,12 @@ def measured(training: dict[str, Any]) -> dict[str, float]:
 def run(domain: str, seed: int, reuse: bool, data: Path) -> dict[str, dict[str, float]]:
     """Train all arms once; arm -> figures, and the accuracy on the test split."""
     config = configure(
-        domain=domain, seed=seed, reuse=reuse, arms=ARMS, test_models="sim/small", model="sim/small"
+        benchmark=f"tau2/{domain}",
+        seed=seed,
+        reuse=reuse,
+        arms=ARMS,
+        test_models="sim/small",
+        model="sim/small",
     )
     summary = Experiment(config, data).go()
     return {

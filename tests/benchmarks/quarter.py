@@ -42,7 +42,7 @@ class Sizes:
 def one_run(domain: str, seed: int, subset: str, data: Path, sizes: Sizes) -> dict[str, float]:
     """Test accuracy by row: ``direct``, ``human`` and the subset trained on; and what training looked at."""
     config = configure(
-        domain=domain,
+        benchmark=f"tau2/{domain}",
         model=MODEL,
         test_models=MODEL,
         arms=(*REFERENCE, "ecdysis"),

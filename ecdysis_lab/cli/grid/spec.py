@@ -14,6 +14,7 @@ from typing import Any
 
 from ecdysis_lab.cli import notebooks
 from ecdysis_lab.records import LabError
+from ecdysis_lab.train.settings import Settings, configure
 
 FIELDS = ("notebook", "name", "parameters", "grid", "cells", "exclude")
 KINDS: dict[str, tuple[type, ...]] = {
@@ -238,16 +239,11 @@ def _name(path: Path, name: Any) -> str:
 
 
 def _check_experiment(path: Path, notebook: Path, cells: Sequence[Cell]) -> None:
-    """For the project's own notebooks: domain, arms, models and so on are checked as the notebook will."""
-    from dataclasses import fields
-
-    from ecdysis_lab.train.settings import ExperimentConfig, configure
-
+    """For the project's own notebooks: benchmark, arms, models and so on are checked as the notebook will."""
     if notebook.parent != (notebooks.PROJECT / "notebooks").resolve():
         return
-    known = {f.name for f in fields(ExperimentConfig)}
     for cell in cells:
         try:
-            configure(**{k: v for k, v in cell.parameters.items() if k in known})
+            configure(**{k: v for k, v in cell.parameters.items() if k in Settings.model_fields})
         except LabError as error:
             raise LabError(f"{path.name}: cell {cell.number}: {error}") from None
