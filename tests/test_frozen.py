@@ -44,9 +44,9 @@ def test_the_last_accepted_harness_is_frozen(trained, tmp_path):
     run, _, kept, _ = trained
     assert check_frozen(run, "ecdysis").hash == kept
     assert check_frozen(run, "ecdysis", load_harness(run.folder / "harness" / kept)).hash == kept
-    found = find_frozen("r1:ecdysis", tmp_path, "airline")
+    found = find_frozen("r1:ecdysis", tmp_path, "tau2/airline")
     assert (found.arm, found.harness.hash, found.config["model"]) == ("ecdysis", kept, "sim/medium")
-    by_folder = find_frozen(str(run.folder / "harness" / kept), tmp_path, "airline")
+    by_folder = find_frozen(str(run.folder / "harness" / kept), tmp_path, "tau2/airline")
     assert (by_folder.arm, by_folder.harness.hash) == ("ecdysis", kept)
     assert training_block(found)["phase_seconds"] == {"review": 6.0}
     assert [r["round"] for r in training_block(found)["rounds"]] == [1, 2]
@@ -65,17 +65,17 @@ def test_nothing_accepted_freezes_the_start(tmp_path):
 def test_whatever_is_not_frozen_is_refused_with_the_reason(trained, tmp_path):
     run, start, kept, lost = trained
     with pytest.raises(LabError, match=r"is not frozen: it is an earlier or rejected candidate; .* accepted"):
-        find_frozen(str(run.folder / "harness" / lost), tmp_path, "airline")
+        find_frozen(str(run.folder / "harness" / lost), tmp_path, "tau2/airline")
     with pytest.raises(LabError, match="is not frozen: it is no harness of this training"):
         check_frozen(run, "ecdysis", load_harness(run.folder / "harness" / start))
     with pytest.raises(LabError, match="trained no arm 'human'; it trained ecdysis"):
-        find_frozen("r1:human", tmp_path, "airline")
+        find_frozen("r1:human", tmp_path, "tau2/airline")
     with pytest.raises(LabError, match="is not frozen: it lies in no run"):
-        find_frozen(str(SHIPPED / "retail"), tmp_path, "airline")
+        find_frozen(str(SHIPPED / "retail"), tmp_path, "tau2/airline")
     with pytest.raises(LabError, match=r"'r9:ecdysis' is no RUN:ARM, .*direct, human; runs: r1"):
-        find_frozen("r9:ecdysis", tmp_path, "airline")
-    with pytest.raises(LabError, match="domain: ecdysis of run r1 was trained on airline, not retail"):
-        find_frozen("r1:ecdysis", tmp_path, "retail")
+        find_frozen("r9:ecdysis", tmp_path, "tau2/airline")
+    with pytest.raises(LabError, match="benchmark: ecdysis of run r1 was trained on tau2/airline, not tau2/retail"):
+        find_frozen("r1:ecdysis", tmp_path, "tau2/retail")
     (run.folder / "harness" / kept / "skills.py").write_text("# edited by hand\n")
     with pytest.raises(LabError, match="have changed since training"):
         check_frozen(run, "ecdysis")
@@ -85,7 +85,7 @@ def test_a_training_that_has_not_ended_is_refused(trained, tmp_path):
     run = trained[0]
     (run.folder / "frozen-ecdysis.json").unlink()
     with pytest.raises(LabError, match=r"has not ended \(2 rounds so far\)"):
-        find_frozen("r1:ecdysis", tmp_path, "airline")
+        find_frozen("r1:ecdysis", tmp_path, "tau2/airline")
 
 
 def test_wrong_parameters_of_an_evaluation_are_refused_before_anything_runs(trained, tmp_path):
@@ -131,7 +131,7 @@ def test_collected_trajectories_feed_patterns(tmp_path):
         collecting.prepare(given, "dev", "empty", 3, tmp_path)
     work = collecting.prepare(given, "train", "empty", 3, tmp_path)
     found = work.go()
-    assert len(found) == 6 and work.folder.name == "collect-airline-train-sim-small-empty-seed0-3x2"
+    assert len(found) == 6 and work.folder.name == "collect-tau2-airline-train-sim-small-empty-seed0-3x2"
     table = collecting.by_task(found)
     assert table["trials"].tolist() == [2, 2, 2]
     assert table["successes"].sum() == sum(t.success for t in found)

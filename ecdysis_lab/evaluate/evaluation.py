@@ -40,8 +40,8 @@ def prepare(
     for name in others:
         if name not in shipped:
             raise LabError(f"baselines: unknown {name!r}; choose one of {', '.join(shipped)}")
-    first = configure(**given)
-    found = [find_frozen(n, data, first) for n in dict.fromkeys((*others, *names))]
+    benchmark = configure(**given).benchmark
+    found = [find_frozen(n, data, benchmark) for n in dict.fromkeys((*others, *names))]
     chosen = _names(models)
     trained_on = next((f.config["model"] for f in found if f.config.get("model")), "")
     if chosen or trained_on:

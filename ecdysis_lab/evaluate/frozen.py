@@ -11,7 +11,7 @@ from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import LabError
 from ecdysis_lab.store import Run
 from ecdysis_lab.train.arms import ARMS
-from ecdysis_lab.train.settings import Settings
+from ecdysis_lab.train.settings import harness_of
 
 
 @dataclass(frozen=True)
@@ -72,20 +72,20 @@ def check_frozen(run: Run, arm: str, harness: Harness | None = None) -> Harness:
     return kept
 
 
-def find_frozen(name: str, data: Path | str, settings: Settings) -> Frozen:
+def find_frozen(name: str, data: Path | str, benchmark: str) -> Frozen:
     """What a user means by a harness to evaluate.
 
     Parameters
     ----------
     name : ``direct`` or ``human`` (shipped), ``RUN:ARM`` of a finished training, or a harness folder inside a run.
-    data : the data folder. settings : with the benchmark that it is to be tested on.
+    data : the data folder. benchmark : that it is to be tested on.
 
     Raises
     ------
     LabError: an unknown run, a run of another benchmark, or a harness that is not frozen; the reason is given.
     """
     if name in ARMS and not ARMS[name].trains:
-        return Frozen(name, settings.harness(ARMS[name].harness))
+        return Frozen(name, harness_of(benchmark, ARMS[name].harness))
     runs = Path(data) / "runs"
     run_id, _, arm = name.rpartition(":")
     if run_id and (runs / run_id / "config.json").is_file():
@@ -100,10 +100,10 @@ def find_frozen(name: str, data: Path | str, settings: Settings) -> Frozen:
             f"harness: {name!r} is no RUN:ARM, no folder, and neither of {', '.join(shipped)}; "
             f"runs: {', '.join(known[:8]) or 'none'}{' …' if len(known) > 8 else ''}"
         )
-    trained_on = found.config.get("benchmark", settings.benchmark)
-    if trained_on != settings.benchmark:
+    trained_on = found.config.get("benchmark", benchmark)
+    if trained_on != benchmark:
         raise LabError(
-            f"benchmark: {found.arm} of run {_id(found)} was trained on {trained_on}, not {settings.benchmark}"
+            f"benchmark: {found.arm} of run {_id(found)} was trained on {trained_on}, not {benchmark}"
         )
     return found
 

@@ -213,17 +213,26 @@ class Settings(BaseModel):
         )
 
     def harness(self, name: str) -> Harness:
-        """A harness by the name that settings and arms give it: ``human`` is the benchmark's own.
+        """A harness by name, see :func:`harness_of`."""
+        return harness_of(self.benchmark, name)
 
-        Raises
-        ------
-        LabError: there is no such harness, it breaks the static policy, or the benchmark has none by hand.
-        """
-        if name == "human":
-            name = load_benchmark(self.benchmark).human
-            if not name:
-                raise LabError(f"harness: benchmark {self.benchmark!r} has none by hand; start from empty")
-        return sound_harness(name)
+
+def harness_of(benchmark: str, name: str) -> Harness:
+    """A harness by the name that settings and arms give it: a shipped one, a folder, or ``human``.
+
+    Parameters
+    ----------
+    benchmark : whose harness ``human`` means. name : of the harness.
+
+    Raises
+    ------
+    LabError: there is no such harness, it breaks the static policy, or the benchmark has none by hand.
+    """
+    if name == "human":
+        name = load_benchmark(benchmark).human
+        if not name:
+            raise LabError(f"harness: benchmark {benchmark!r} has none by hand; start from empty")
+    return sound_harness(name)
 
 
 def slug(name: str) -> str:
