@@ -105,7 +105,10 @@ def test_a_mistake_in_a_process_of_its_own() -> None:
     with command("demo", "--benchmark", "hotel") as process:
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (2, "")
-    assert err == "ecdysis-lab: benchmark: unknown 'hotel'; choose one of tau2/airline, tau2/retail or give module:factory\n"
+    assert (
+        err
+        == "ecdysis-lab: benchmark: unknown 'hotel'; choose one of tau2/airline, tau2/retail or give module:factory\n"
+    )
 
 
 def test_an_interruption_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,9 @@ def test_whatever_is_not_frozen_is_refused_with_the_reason(trained, tmp_path):
         find_frozen(str(SHIPPED / "retail"), tmp_path, "tau2/airline")
     with pytest.raises(LabError, match=r"'r9:ecdysis' is no RUN:ARM, .*direct, human; runs: r1"):
         find_frozen("r9:ecdysis", tmp_path, "tau2/airline")
-    with pytest.raises(LabError, match="benchmark: ecdysis of run r1 was trained on tau2/airline, not tau2/retail"):
+    with pytest.raises(
+        LabError, match="benchmark: ecdysis of run r1 was trained on tau2/airline, not tau2/retail"
+    ):
         find_frozen("r1:ecdysis", tmp_path, "tau2/retail")
     (run.folder / "harness" / kept / "skills.py").write_text("# edited by hand\n")
     with pytest.raises(LabError, match="have changed since training"):

@@ -115,12 +115,12 @@ REFUSED = {
     "parameters: {rate: high}": r"rate must be a number, got 'high'",
     "parameters: {a: true}": r"a must be a whole number, got True",
     "parameters: {a: 1}\ngrid: {a: [1]}": r"'a' stands in both parameters and grid",
-    "grid: {a: 1}": r"grid.a must be a list of values, got 1",
-    "grid: {a: []}": r"grid.a must be a list of values",
+    "grid: {a: 1}": r"grid.a: must be a list, got 1",
+    "grid: {a: []}": r"grid.a: must not be empty",
     "gird: {a: [1]}": r"unknown field 'gird'; choose from notebook, name, parameters, grid, cells, exclude",
     "grid: {a: [1]}\nexclude: [{a: 7}]": r"exclude\[0\] matches no cell: \{'a': 7\}",
     "grid: {a: [1]}\nexclude: [{a: 1}]": r"no cell is left",
-    "grid: [a: 1": r"tiny.yaml, line \d: not YAML",
+    "grid: [a: 1": r"tiny.yaml: line \d: not YAML",
     "name: a/b": r"name: use letters, digits",
 }
 

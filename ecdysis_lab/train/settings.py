@@ -256,7 +256,7 @@ def configure(**given: Any) -> Settings:
     try:
         return Settings(**given)
     except ValidationError as wrong:
-        raise LabError(_sentence(wrong.errors()[0])) from None
+        raise LabError(sentence(wrong.errors()[0], Settings)) from None
 
 
 _KINDS = {
@@ -265,28 +265,38 @@ _KINDS = {
     "bool": "true or false",
     "string": "text",
     "tuple": "a list",
+    "list": "a list",
+    "dict": "a mapping of names to values",
 }
 
 
-def _sentence(error: Any) -> str:
-    """What pydantic found first, as one sentence."""
-    name, kind, value, limits = (
-        ".".join(map(str, error["loc"][:1])),
-        error["type"],
-        error["input"],
-        error.get("ctx", {}),
-    )
+def sentence(error: Any, model: type[BaseModel]) -> str:
+    """What pydantic found first, as one sentence that names the field and the choices.
+
+    Parameters
+    ----------
+    error : an entry of ``ValidationError.errors()``. model : whose fields are the choices of an unknown name.
+    """
+    name, kind = ".".join(map(str, error["loc"])), error["type"]
+    value, limits = error["input"], error.get("ctx", {})
     if kind == "extra_forbidden":
-        return f"unknown parameter {name!r}; choose from {', '.join(Settings.model_fields)}"
+        word = "parameter" if model is Settings else "field"
+        return f"unknown {word} {name!r}; choose from {', '.join(model.model_fields)}"
     if kind == "value_error":
         return f"{name}: {limits['error']}" if name else str(limits["error"])
     if kind == "literal_error":
         return f"{name}: unknown {value!r}; choose one of {limits['expected'].replace(chr(39), '')}"
+    if kind == "string_pattern_mismatch":
+        return f"{name}: use letters, digits, '.', '_' and '-', got {value!r}"
+    if kind == "missing":
+        return f"{name}: is missing"
     for bound, words in (("ge", "at least"), ("gt", "more than"), ("le", "at most")):
         if bound in limits:
             return f"{name}: must be {words} {limits[bound]:g}, got {value}"
+    if "min_length" in limits:
+        return f"{name}: must not be empty"
     word = _KINDS.get(kind.partition("_")[0], error["msg"])
-    return f"{name}: must be {word}, got {value!r}"
+    return f"{name}{':' if name else ''} must be {word}, got {value!r}"
 
 
 def check_models(settings: Settings) -> None:

@@ -10,21 +10,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from ecdysis_lab.cli import notebooks
 from ecdysis_lab.records import LabError
-from ecdysis_lab.train.settings import Settings, configure
+from ecdysis_lab.train.settings import Settings, configure, sentence
 
-FIELDS = ("notebook", "name", "parameters", "grid", "cells", "exclude")
-KINDS: dict[str, tuple[type, ...]] = {
-    "str": (str, int, float),
-    "int": (int,),
-    "float": (int, float),
-    "bool": (bool,),
-}
-WORDS = {"str": "text", "int": "a whole number", "float": "a number", "bool": "true or false"}
 Parameters = dict[str, Any]
+KINDS: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
+SLUG = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+
+
+class GridFile(BaseModel):
+    """What stands in a grid file.
+
+    Parameters
+    ----------
+    notebook : name of a project notebook, or a path relative to the file. name : of the results; empty: the file's.
+    parameters : fixed. grid : lists, of which the product is taken. cells : further cells, on top of ``parameters``.
+    exclude : cells to leave out, those that agree in all named values.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    notebook: str = Field(min_length=1)
+    name: str = Field("", pattern=rf"^({SLUG})?$")
+    parameters: Parameters = {}
+    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
+    cells: list[Parameters] = []
+    exclude: list[Annotated[Parameters, Field(min_length=1)]] = []
 
 
 @dataclass(frozen=True)
@@ -60,11 +76,7 @@ class Grid:
 
 
 def read(path: Path | str) -> Grid:
-    """Read and validate a grid file.
-
-    The YAML holds ``notebook`` (name of a project notebook, or a path relative to the file), ``parameters``
-    (fixed), ``grid`` (lists, of which the product is taken), ``cells`` (further cells, each on top of
-    ``parameters``), ``exclude`` (cells to leave out: those that agree in all named values) and ``name``.
+    """Read and validate a grid file, see :class:`GridFile`.
 
     Raises
     ------
@@ -72,28 +84,38 @@ def read(path: Path | str) -> Grid:
         no cell at all. The sentence names the field and the choices.
     """
     path = Path(path)
-    data = _load(path)
-    notebook = _notebook(path, data.get("notebook"))
+    try:
+        return _grid(path)
+    except LabError as error:
+        raise LabError(f"{path.name}: {error}") from None
+
+
+def _grid(path: Path) -> Grid:
+    try:
+        asked = GridFile(**_load(path))
+    except ValidationError as wrong:
+        raise LabError(sentence(wrong.errors()[0], GridFile)) from None
+    notebook = _notebook(path, asked.notebook)
     kinds = _kinds(notebook)
-    fixed = _mapping(path, "parameters", data.get("parameters"))
-    axes = _mapping(path, "grid", data.get("grid"))
-    for name, values in axes.items():
-        if not isinstance(values, list) or not values:
-            raise LabError(f"{path.name}: grid.{name} must be a list of values, got {values!r}")
-        if name in fixed:
-            raise LabError(f"{path.name}: {name!r} stands in both parameters and grid; keep one")
-    drawn = [dict(zip(axes, values)) for values in product(*axes.values())] if axes else []
-    extra = [_mapping(path, f"cells[{i}]", c) for i, c in enumerate(_list(path, "cells", data.get("cells")))]
-    if not drawn and not extra:
-        drawn = [{}]
-    where = [*["grid"] * len(drawn), *(f"cells[{i}]" for i in range(len(extra)))]
-    found = [_typed(path, w, {**fixed, **own}, kinds, notebook) for w, own in zip(where, [*drawn, *extra])]
-    kept = _without(path, found, _list(path, "exclude", data.get("exclude")), kinds, notebook)
-    cells = _cells(notebook, kept)
-    if not cells:
-        raise LabError(f"{path.name}: no cell is left after exclude")
-    _check_experiment(path, notebook, cells)
-    return Grid(_name(path, data.get("name")), notebook, cells, tuple(kinds), _axes(cells))
+    both = [name for name in asked.grid if name in asked.parameters]
+    if both:
+        raise LabError(f"{both[0]!r} stands in both parameters and grid; keep one")
+    drawn = [dict(zip(asked.grid, values)) for values in product(*asked.grid.values())] if asked.grid else []
+    listed = [("grid", own) for own in drawn] + [(f"cells[{i}]", own) for i, own in enumerate(asked.cells)]
+    found = [
+        _typed(where, {**asked.parameters, **own}, kinds, notebook) for where, own in listed or [("grid", {})]
+    ]
+    for i, entry in enumerate(asked.exclude):
+        wanted = _typed(f"exclude[{i}]", entry, kinds, notebook)
+        kept = [c for c in found if any(c.get(k) != v for k, v in wanted.items())]
+        if len(kept) == len(found):
+            raise LabError(f"exclude[{i}] matches no cell: {wanted}")
+        found = kept
+    if not found:
+        raise LabError("no cell is left after exclude")
+    cells = _cells(notebook, found)
+    _check_settings(notebook, cells)
+    return Grid(asked.name or path.stem, notebook, cells, tuple(kinds), _axes(cells))
 
 
 def import_papermill() -> Any:
@@ -119,93 +141,51 @@ def _load(path: Path) -> dict[str, Any]:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        raise LabError(f"{path.name}{line}: not YAML: {getattr(error, 'problem', None) or error}") from error
-    if not isinstance(data, dict):
-        raise LabError(f"{path.name}: expected the fields {', '.join(FIELDS)}")
-    for name in data:
-        if name not in FIELDS:
-            raise LabError(f"{path.name}: unknown field {name!r}; choose from {', '.join(FIELDS)}")
-    return data
+        line = f"line {mark.line + 1}: " if mark else ""
+        raise LabError(f"{line}not YAML: {getattr(error, 'problem', None) or error}") from error
+    if not isinstance(data, dict) or not all(isinstance(name, str) for name in data):
+        raise LabError(f"expected the fields {', '.join(GridFile.model_fields)}")
+    return {name: value for name, value in data.items() if value is not None}
 
 
-def _notebook(path: Path, name: Any) -> Path:
+def _notebook(path: Path, name: str) -> Path:
     """The notebook's file; its choices are those of the project."""
     folder = notebooks.PROJECT / "notebooks"
+    found = folder / f"{name}.ipynb" if re.fullmatch(r"[\w-]+", name) else path.parent / name
+    if found.is_file() and found.suffix == ".ipynb":
+        return found.resolve()
     choices = ", ".join(sorted(p.stem for p in folder.glob("*.ipynb")))
-    if not isinstance(name, str) or not name:
-        raise LabError(f"{path.name}: notebook: name one of {choices}, or a path to an .ipynb file")
-    tries = [folder / f"{name}.ipynb"] if re.fullmatch(r"[\w-]+", name) else [path.parent / name]
-    for found in tries:
-        if found.is_file() and found.suffix == ".ipynb":
-            return found.resolve()
-    raise LabError(
-        f"{path.name}: notebook: no {name!r}; choose one of {choices}, or a path to an .ipynb file"
-    )
+    raise LabError(f"notebook: no {name!r}; choose one of {choices}, or a path to an .ipynb file")
 
 
-def _kinds(notebook: Path) -> dict[str, tuple[str, bool]]:
-    """Parameter -> (type name, whether None is its default)."""
-    papermill = import_papermill()
+def _kinds(notebook: Path) -> dict[str, str]:
+    """Parameter -> type name as papermill reads it."""
     try:
-        seen = papermill.inspect_notebook(str(notebook))
+        seen = import_papermill().inspect_notebook(str(notebook))
     except ValueError as error:  # nbformat's errors and a bad JSON are ValueErrors
         raise LabError(f"notebook: {notebook} cannot be read: {error}") from error
-    return {n: (str(p["inferred_type_name"]), p["default"] in ("None", "")) for n, p in seen.items()}
+    return {name: str(found["inferred_type_name"]) for name, found in seen.items()}
 
 
-def _mapping(path: Path, where: str, value: Any) -> Parameters:
-    if value is None:
-        return {}
-    if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
-        raise LabError(f"{path.name}: {where} must map parameter names to values, got {value!r}")
-    return value
-
-
-def _list(path: Path, where: str, value: Any) -> list[Any]:
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise LabError(f"{path.name}: {where} must be a list, got {value!r}")
-    return value
-
-
-def _typed(
-    path: Path, where: str, values: Parameters, kinds: Mapping[str, tuple[str, bool]], notebook: Path
-) -> Parameters:
+def _typed(where: str, values: Parameters, kinds: Mapping[str, str], notebook: Path) -> Parameters:
     """Values in the types of the parameters cell; a list of texts becomes a comma-separated one."""
     made = {}
     for name, value in values.items():
         if name not in kinds:
             choices = ", ".join(kinds) or "none, as no cell is tagged 'parameters'"
-            raise LabError(f"{path.name}: {where}: unknown parameter {name!r} of {notebook.name}; "
-                           f"choose from {choices}")  # fmt: skip
-        kind, optional = kinds[name]
-        if isinstance(value, list) and kind == "str" and not any(isinstance(v, list | dict) for v in value):
+            raise LabError(f"{where}: unknown parameter {name!r} of {notebook.name}; choose from {choices}")
+        kind = kinds[name]
+        if kind == "str" and isinstance(value, list) and not any(isinstance(v, list | dict) for v in value):
             value = ",".join(str(v) for v in value)
-        wanted = KINDS.get(kind)
-        wrong = wanted is not None and (
-            not isinstance(value, wanted) or (isinstance(value, bool) and kind != "bool")
-        )
-        if wrong and not (value is None and optional):
-            raise LabError(f"{path.name}: {where}: {name} must be {WORDS[kind]}, got {value!r}")
-        made[name] = str(value) if kind == "str" and value is not None else value
+        elif kind == "str" and isinstance(value, int | float) and not isinstance(value, bool):
+            value = str(value)
+        if kind in KINDS and value is not None:
+            try:
+                value = TypeAdapter(KINDS[kind]).validate_python(value, strict=True)
+            except ValidationError as wrong:
+                raise LabError(f"{where}: {name}{sentence(wrong.errors()[0], GridFile)}") from None
+        made[name] = value
     return made
-
-
-def _without(
-    path: Path, cells: list[Parameters], exclude: list[Any], kinds: Mapping[str, tuple[str, bool]], nb: Path
-) -> list[Parameters]:
-    for i, entry in enumerate(exclude):
-        where = f"exclude[{i}]"
-        wanted = _typed(path, where, _mapping(path, where, entry), kinds, nb)
-        if not wanted:
-            raise LabError(f"{path.name}: {where} names no parameter")
-        kept = [c for c in cells if any(c.get(k) != v for k, v in wanted.items())]
-        if len(kept) == len(cells):
-            raise LabError(f"{path.name}: {where} matches no cell: {wanted}")
-        cells = kept
-    return cells
 
 
 def _cells(notebook: Path, parameters: Sequence[Parameters]) -> tuple[Cell, ...]:
@@ -231,14 +211,7 @@ def _axes(cells: Sequence[Cell]) -> tuple[str, ...]:
     return tuple(differ or names)
 
 
-def _name(path: Path, name: Any) -> str:
-    found = path.stem if name is None else str(name)
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", found):
-        raise LabError(f"{path.name}: name: use letters, digits, '.', '_' and '-', got {found!r}")
-    return found
-
-
-def _check_experiment(path: Path, notebook: Path, cells: Sequence[Cell]) -> None:
+def _check_settings(notebook: Path, cells: Sequence[Cell]) -> None:
     """For the project's own notebooks: benchmark, arms, models and so on are checked as the notebook will."""
     if notebook.parent != (notebooks.PROJECT / "notebooks").resolve():
         return
@@ -246,4 +219,4 @@ def _check_experiment(path: Path, notebook: Path, cells: Sequence[Cell]) -> None
         try:
             configure(**{k: v for k, v in cell.parameters.items() if k in Settings.model_fields})
         except LabError as error:
-            raise LabError(f"{path.name}: cell {cell.number}: {error}") from None
+            raise LabError(f"cell {cell.number}: {error}") from None
