@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 import html
-import io
 import json
 import shutil
 import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import quote
 
 from ecdysis_lab.cli.grid.spec import Grid
 from ecdysis_lab.store.run import Run, read_status
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Row = dict[str, Any]
 HEAD = ("cell", "key")
@@ -66,44 +67,45 @@ def _numbers(run: Path | None) -> Row:
 
 def write(grid: Grid, folder: Path) -> list[Row]:
     """Write ``grid.csv`` and ``grid.html`` (whole or not at all) and return their rows."""
+    import pandas as pd
+
     table = rows(grid, folder)
-    columns = list(dict.fromkeys(c for row in table for c in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(table)
+    frame = pd.DataFrame(table)
     run = Run(folder)
-    run.write_text("grid.csv", text.getvalue())
-    run.write_text("grid.html", _page(grid, columns, table))
+    run.write_text("grid.csv", frame.to_csv(index=False))
+    run.write_text("grid.html", _page(grid, frame, counts(table)))
     return table
 
 
-def _page(grid: Grid, columns: Sequence[str], table: Sequence[Row]) -> str:
+STYLE = """body{font:14px Arial,Helvetica,sans-serif;color:#222;margin:24px} a{color:#0072b2}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums} td,th{padding:4px 10px;text-align:left;
+border-bottom:1px solid #e3e5e8;vertical-align:top;max-width:420px;overflow-wrap:anywhere}"""
+
+
+def _page(grid: Grid, frame: pd.DataFrame, told: str) -> str:
     """The table with a link to each notebook; opens offline."""
-    head = "".join(f"<th>{html.escape(c)}</th>" for c in columns)
-    body = "\n".join(
-        f"<tr class='{r['status']}'>{''.join(_td(c, r.get(c)) for c in columns)}</tr>" for r in table
+    shown = frame.assign(
+        notebook=[
+            f'<a href="{quote(n)}">{html.escape(Path(n).name)}</a>' if n else "" for n in frame["notebook"]
+        ]
     )
+    escaped = {name: _cell for name in shown.columns if name != "notebook"}
+    body = shown.to_html(index=False, escape=False, formatters=escaped, na_rep="", border=0)
+    name, notebook = html.escape(grid.name), html.escape(grid.notebook.name)
     return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{html.escape(grid.name)}</title><style>
-body{{font:14px Arial,Helvetica,sans-serif;color:#222;margin:24px}} a{{color:#0072b2}}
-table{{border-collapse:collapse;font-variant-numeric:tabular-nums}} td,th{{padding:4px 10px;text-align:left;
-border-bottom:1px solid #e3e5e8;vertical-align:top;max-width:420px;overflow-wrap:anywhere}}
-.failed td{{background:#fdecea}} .missing td,.interrupted td{{color:#5f6368}}
-</style></head><body><h1>{html.escape(grid.name)}</h1>
-<p>{html.escape(counts(table))}. Notebook: {html.escape(grid.notebook.name)}</p>
-<table><thead><tr>{head}</tr></thead><tbody>
+<html lang="en"><head><meta charset="utf-8"><title>{name}</title><style>
+{STYLE}
+</style></head><body><h1>{name}</h1>
+<p>{html.escape(told)}. Notebook: {notebook}</p>
 {body}
-</tbody></table></body></html>
+</body></html>
 """
 
 
-def _td(column: str, value: Any) -> str:
-    if column == "notebook" and value:
-        return f'<td><a href="{quote(str(value))}">{html.escape(Path(str(value)).name)}</a></td>'
+def _cell(value: Any) -> str:
     if isinstance(value, float):
-        value = f"{value:.4g}" if abs(value) < 10000 else f"{value:.0f}"
-    return f"<td>{html.escape('' if value is None else str(value))}</td>"
+        value = "" if value != value else f"{value:.4g}" if abs(value) < 10000 else f"{value:.0f}"
+    return html.escape(str(value))
 
 
 def counts(table: Sequence[Row]) -> str:
