@@ -500,7 +500,6 @@ class Benchmark(Protocol):
     system_prompt: str
     greeting: str
     tools: list[dict[str, Any]]
-    user_acts: bool  # whether the simulated user has tools of its own
 
     def tasks(self, split: str, n: int | None = None, seed: int = 0) -> list[Task]:
         """Tasks of a split; ``n`` drawn by seed, None for all."""

@@ -299,7 +299,7 @@ def play(host: Host) -> tuple[str, str]:
         lambda: host.describe(TOOLS[0]),
         lambda: host.brief("Hi"),
         lambda: host.check(call, 9),
-        lambda: host.observe(call, "ok", False, 9),
+        lambda: host.observe(call, "ok", 9),
         lambda: host.on_reply("Done.", 9),
     ):
         for _ in range(2):
