@@ -47,7 +47,7 @@ class Host:
 
     Parameters
     ----------
-    harness : what ``harness.load`` returned.
+    harness : what ``load_harness`` returned.
     policy : the benchmark's policy text.
     tools : tool schemas ``{"name", "description", "parameters", "kind"}``.
     read : answers ``view.read(tool, arguments)``; None where there is no live environment.
