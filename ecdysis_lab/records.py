@@ -501,7 +501,6 @@ class Benchmark(Protocol):
     greeting: str
     tools: list[dict[str, Any]]
     human: str  # name or folder of the harness that was written by hand; "" where there is none
-    user_acts: bool  # whether the simulated user has tools of its own
 
     def tasks(self, split: str, n: int | None = None, seed: int = 0) -> list[Task]:
         """Tasks of a split; ``n`` drawn by seed, None for all."""

@@ -238,18 +238,6 @@ def test_reading_off_the_record(stage: Make) -> None:
     assert [m.role for m in it.agent.context] == ["assistant", "user", "assistant", "tool", "assistant"]
 
 
-@pytest.mark.parametrize(("user_acts", "reads"), [(True, 2), (False, 1)])
-def test_a_user_with_tools_makes_hooks_read_again(stage: Make, user_acts: bool, reads: int) -> None:
-    source = (
-        "def check(call, view):\n    view.read('get_order', id='#W1')\n    return Refuse('No.', 'Wait.')\n"
-    )
-    it = stage([ask(CANCEL), say("Later.")], replace(SEAT, user_acts=user_acts), actions=source)
-    it.user("Cancel it.")
-    it.agent.host.add_message("user", "I did something.")
-    it.agent.host.check(CANCEL, 5)
-    assert len(it.shop.reads) == reads
-
-
 # -- rewrites and annotations ------------------------------------------------------------------------------------
 
 

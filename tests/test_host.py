@@ -19,7 +19,8 @@ import pytest
 
 from ecdysis_lab.harness import SHIPPED, Harness, load_harness
 from ecdysis_lab.harness.host import HarnessFault, Host, HostError, HostLimits, sandbox_report
-from ecdysis_lab.harness.sandbox import client, ready, spares
+from ecdysis_lab.harness.sandbox import client, ready
+from ecdysis_lab.harness.static import HOOKS
 from ecdysis_lab.hooks import Allow, Call, Done, Refuse, Rewrite
 
 TOOLS: list[dict[str, Any]] = [
@@ -92,8 +93,8 @@ def test_each_hook_runs_and_answers(make: Make) -> None:
     assert host.check(Call("cancel_order", {"order_id": "#w1"}), 9) == Rewrite(
         {"order_id": "#W1"}, None, "form"
     )
-    assert host.observe(CALL, "ok", False, 7) == "c1 ok 7"
-    assert host.observe(CALL, "", False, 7) is None
+    assert host.observe(CALL, "ok", 7) == "c1 ok 7"
+    assert host.observe(CALL, "", 7) is None
     assert host.on_reply("Done.", 7) == Refuse("Nothing was cancelled.", "Call cancel_order.", "claim")
 
 
@@ -118,7 +119,7 @@ def test_the_view_holds_what_was_added_before_the_call(make: Make) -> None:
     assert last == "Cancel #W1, größer"
 
 
-def test_changing_the_view_changes_nothing_outside_the_hook(make: Make) -> None:
+def test_changing_what_a_hook_sees_changes_nothing_outside_it(make: Make) -> None:
     spoil = """
 view.messages[0]['content'] = 'spoilt'
 view.messages.clear()
@@ -131,44 +132,43 @@ return Allow()
     body = "if call.id == 'spoil':\n" + "".join(f"    {line}\n" for line in spoil.strip().splitlines())
     body += "left = [view.messages, view.done[0].call.arguments, view.tools[0]['name'], view.policy]\n"
     body += "return Refuse(str(left), 'x')"
-    host = make(actions=check(body))
+    forged = "def observe(call, result, view):\n    call.arguments['order_id'] = 'forged'\n"
+    host = make(actions=check(body), regulation=forged)
     host.add_message("user", "Hi")
     host.add_done(Done(CALL, "ok"))
     mine = {"order_id": "#W1"}
     assert host.check(Call("cancel_order", mine, "spoil"), 5) == Allow()
-    assert mine == {"order_id": "#W1"}
-    verdict = host.check(CALL, 5)
-    assert isinstance(verdict, Refuse)
-    assert (
-        verdict.reason
-        == "[[{'role': 'user', 'content': 'Hi'}], {'order_id': '#W1'}, 'get_order', 'Be kind.']"
-    )
+    assert host.observe(CALL, "ok", 5) is None
+    assert mine == {"order_id": "#W1"} == CALL.arguments
+    left = "[[{'role': 'user', 'content': 'Hi'}], {'order_id': '#W1'}, 'get_order', 'Be kind.']"
+    assert host.check(CALL, 5) == Refuse(left, "x")
 
 
-def test_view_read_asks_the_live_environment_for_read_tools_only(make: Make) -> None:
+def test_view_read_asks_the_live_environment_each_time_and_read_tools_only(make: Make) -> None:
     asked: list[Any] = []
 
     def read(tool: str, arguments: dict[str, Any]) -> Any:
         asked.append((tool, arguments))
         if arguments["order_id"] == "bad":
             raise KeyError("no such order")
-        return {"status": "pending"}
+        return {"status": len(asked)} if arguments["order_id"] == "#W1" else "plain text"
 
     body = "tool = call.arguments.get('tool', 'get_order')\n"
     body += "return Refuse(str(view.read(tool, order_id=call.arguments['id'])), 'x')"
     host = make(read, actions=check(body))
-    assert host.check(Call("c", {"id": "#W1"}), 5) == Refuse("{'status': 'pending'}", "x")
-    assert host.check(Call("c", {"id": "bad"}), 5) == Refuse("None", "x")
+    host.add_done(Done(Call("get_order", {"order_id": "#W1"}), '{"status": 0}'))
+    for name, said in (
+        ("#W1", "{'status': 1}"),
+        ("#W1", "{'status': 2}"),
+        ("#W2", "plain text"),
+        ("bad", "None"),
+    ):
+        assert host.check(Call("c", {"id": name}), 5) == Refuse(said, "x")
     fault = fault_of(lambda: host.check(Call("c", {"id": "#W1", "tool": "cancel_order"}), 5))
     assert (fault.kind, fault.file, fault.line) == ("denied", "actions.py", 4)
     assert "'cancel_order' is write" in fault.message
-    assert asked == [("get_order", {"order_id": "#W1"}), ("get_order", {"order_id": "bad"})]
-
-
-def test_view_read_without_an_environment_is_an_error(make: Make) -> None:
-    fault = fault_of(
-        lambda: make(actions=check("return view.read('get_order', order_id='1')")).check(CALL, 5)
-    )
+    assert asked == [("get_order", {"order_id": name}) for name in ("#W1", "#W1", "#W2", "bad")]
+    fault = fault_of(lambda: make(actions=check(body)).check(Call("c", {"id": "#W1"}), 5))
     assert (fault.kind, fault.message) == ("error", "RuntimeError: no live environment to read from")
 
 
@@ -184,13 +184,8 @@ def test_time_inside_read_does_not_count(make: Make) -> None:
 
 
 def test_reads_per_hook_are_bounded(make: Make) -> None:
-    host = make(
-        lambda _t, _a: 1,
-        HostLimits(reads=20),
-        actions=check(
-            "for i in range(call.arguments['n']):\n    view.read('get_order', id=[call.arguments['n'], i])\nreturn Allow()"
-        ),
-    )
+    body = "for _ in range(call.arguments['n']):\n    view.read('get_order')\nreturn Allow()"
+    host = make(lambda _t, _a: 1, HostLimits(reads=20), actions=check(body))
     assert host.check(Call("c", {"n": 20}), 5) == Allow()
     assert fault_of(lambda: host.check(Call("c", {"n": 21}), 5)).kind == "reads"
 
@@ -216,7 +211,7 @@ def test_an_empty_harness_starts_no_process(make: Make, monkeypatch: pytest.Monk
         assert host.describe(TOOLS[0]) == TOOLS[0]
         assert host.brief("Hi") == ""
         assert host.check(CALL, 5) == Allow() == host.on_reply("Hi", 5)
-        assert host.observe(CALL, "ok", False, 5) is None
+        assert host.observe(CALL, "ok", 5) is None
 
 
 def test_rules_switched_off_reach_the_hooks(make: Make) -> None:
@@ -253,35 +248,26 @@ def test_verdicts_are_validated(make: Make, value: str, what: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "what"),
+    ("hook", "value", "what"),
     [
-        ("None", "describe returned NoneType"),
-        ("{**tool, 'name': 'other'}", "must not change the tool's name"),
-        ("{**tool, 'kind': 'read'}", "must not change the tool's kind"),
-        ("{**tool, 'description': 3}", "description must be text, not int"),
-        ("{**tool, 'parameters': []}", "parameters must be a JSON schema object"),
-        ("{**tool, 'parameters': {'properties': {}}}", "must not add or remove parameters"),
+        ("describe(tool)", "None", "describe returned NoneType"),
+        ("describe(tool)", "{**tool, 'name': 'other'}", "must not change the tool's name"),
+        ("describe(tool)", "{**tool, 'kind': 'read'}", "must not change the tool's kind"),
+        ("describe(tool)", "{**tool, 'description': 3}", "description must be text, not int"),
+        ("describe(tool)", "{**tool, 'parameters': []}", "parameters must be a JSON schema object"),
+        ("describe(tool)", "{**tool, 'parameters': {'properties': {}}}", "must not add or remove parameters"),
+        ("brief(opening, policy)", "['x']", "brief returned list"),
+        ("observe(call, result, view)", "'\\udfff'", "not valid Unicode"),
+        ("on_reply(text, view)", "Rewrite(text=' ')", "Rewrite of a reply needs text="),
     ],
 )
-def test_described_tools_are_validated(make: Make, value: str, what: str) -> None:
-    host = make(contract=f"def describe(tool):\n    return {value}\n")
-    fault = fault_of(lambda: host.describe(TOOLS[1]))
-    assert (fault.kind, fault.hook, fault.file) == (
-        "contract",
-        "describe",
-        fault.file,
-    ) and what in fault.message
-
-
-def test_texts_are_validated(make: Make) -> None:
-    host = make(
-        skills="def brief(opening, policy):\n    return ['x']\n",
-        regulation=HEAD + "def observe(call, result, view):\n    return '\\udfff'\n"
-        "def on_reply(text, view):\n    return Rewrite(text=' ')\n",
-    )
-    assert fault_of(lambda: host.brief("Hi")).message == "brief returned list"
-    assert "not valid Unicode" in fault_of(lambda: host.observe(CALL, "x", False, 1)).message
-    assert "Rewrite of a reply needs text=" in fault_of(lambda: host.on_reply("Hi", 1)).message
+def test_other_answers_are_validated(make: Make, hook: str, value: str, what: str) -> None:
+    name = hook.partition("(")[0]
+    layer = HOOKS[name][0]
+    host = make(**{layer: HEAD + f"def {hook}:\n    return {value}\n"})
+    given = {"describe": (TOOLS[1],), "brief": ("Hi",), "observe": (CALL, "x", 1), "on_reply": ("Hi", 1)}
+    fault = fault_of(lambda: getattr(host, name)(*given[name]))
+    assert (fault.kind, fault.hook) == ("contract", name) and what in fault.message
 
 
 def test_an_exception_names_hook_file_and_line_and_the_trial_goes_on(make: Make) -> None:
@@ -360,7 +346,7 @@ def test_the_examples_for_authors_work(make: Make) -> None:
     notes = []
     for _ in range(3):
         host.add_done(Done(Call("get_order", {"order_id": "1"}), "pending"))
-        notes.append(host.observe(Call("get_order", {"order_id": "1"}), "pending", False, 9))
+        notes.append(host.observe(Call("get_order", {"order_id": "1"}), "pending", 9))
     assert notes[:2] == [None, None] and notes[2] is not None and "three times" in notes[2]
     claim = host.on_reply("Your order has been cancelled.", 9)
     assert isinstance(claim, Refuse) and claim.rule == "claim_needs_write"
@@ -382,115 +368,8 @@ def test_close_ends_the_worker_and_the_server_stays(make: Make) -> None:
     pid, server = host._worker.pid, client.current().process.pid
     assert Path(f"/proc/{pid}").exists()
     host.close()
-    spares.current().settle()
     assert not Path(f"/proc/{pid}").exists()
     assert client.current().process.pid == server
-
-
-def test_a_spare_worker_is_ready_from_the_second_trial_on_and_serves_one_trial(make: Make) -> None:
-    harness = make(
-        actions=HEAD
-        + "n = []\ndef check(call, view):\n    n.append(1)\n    return Refuse(str(len(n)), 'x')\n"
-    ).harness
-    keeper = spares.current()
-    pids = []
-    for trial in range(4):
-        spares_before = list(keeper._spares)
-        with Host(harness, "", TOOLS) as host:
-            assert host.check(CALL, 5) == Refuse("1", "x")
-            assert host._worker is not None
-            assert (host._worker in spares_before) == (trial >= 2)
-            pids.append(host._worker.pid)
-        keeper.settle()
-    assert len(set(pids)) == 4
-    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
-    left = [worker.pid for worker in keeper._spares]
-    other = make(actions=check("return Allow()")).harness
-    with Host(other, "", TOOLS) as host:
-        assert host.check(CALL, 5) == Allow()
-    keeper.settle()
-    assert keeper._spares == [], "spares are for the harness used last"
-    assert len(left) == 2 and not any(Path(f"/proc/{pid}").exists() for pid in left)
-
-
-READ = Call("get_order", {"order_id": "#W1"}, "c0")
-
-
-@pytest.fixture
-def counted(make: Make) -> tuple[Host, Callable[[str], None]]:
-    """A host whose check tells twice what it reads; each read that reaches us is numbered."""
-    asked: list[str] = []
-
-    def read(tool: str, arguments: dict[str, Any]) -> Any:
-        asked.append(tool)
-        return {"n": [len(asked)]}
-
-    source = "one, two = (view.read('get_order', order_id='#W1') for _ in 'ab')\none['n'].append(9)\n"
-    host = make(read, actions=check(source + "return Refuse(str(one) + str(two), 'x')"))
-
-    def tells(n: str) -> None:
-        expected = Refuse(f"{{'n': [{n}, 9]}}{{'n': [{n}]}}", "x")
-        assert host.check(CALL, 9) == expected, "each read gets its own copy"
-
-    return host, tells
-
-
-def test_a_read_is_asked_once_while_nothing_changes(counted: Any) -> None:
-    host, tells = counted
-    tells("1")
-    host.add_done(Done(Call("get_order", {"order_id": "#W2"}), "{}"))
-    host.add_message("assistant", "Done.")
-    tells("1")
-    host.add_message("user", "I did it myself.")
-    tells("2")
-    host.add_message("user", "And again.")
-    tells("3")
-    for name in ("cancel_order", "unknown_tool"):
-        host.add_done(Done(Call(name, {}), "ok"))
-        tells("4" if name == "cancel_order" else "5")
-
-
-def test_what_the_model_has_just_read_is_not_read_again(counted: Any) -> None:
-    host, tells = counted
-    host.add_done(Done(READ, '{"n": [70]}'))
-    tells("70")
-    host.add_done(Done(CALL, "ok"))
-    tells("1")
-    host.add_done(Done(CALL, "ok"))
-    host.add_done(Done(READ, '{"n": [80]}'))
-    tells("80")
-    host.add_done(Done(READ, '{"n": [90]}'))
-    host.add_done(Done(CALL, "ok"))
-    tells("2")
-    host.add_done(Done(CALL, "ok"))
-    host.add_done(Done(READ, "Error: no such order", error=True))
-    tells("3")
-
-
-def test_a_user_without_tools_changes_nothing(tmp_path: Path) -> None:
-    (tmp_path / "actions.py").write_text(check("return Refuse(view.read('get_order'), 'x')"))
-    answers = iter("ab")
-    harness = load_harness(tmp_path)
-    with Host(harness, "", TOOLS, lambda tool, arguments: next(answers), user_acts=False) as host:
-        for _ in range(2):
-            host.add_message("user", "Yes.")
-            assert host.check(CALL, 5) == Refuse("a", "x")
-
-
-def test_a_known_answer_in_plain_text_stays_text(make: Make) -> None:
-    host = make(None, actions=check("return Refuse(view.read('get_order', order_id='#W1'), 'x')"))
-    host.add_done(Done(READ, "on its way"))
-    assert host.check(CALL, 5) == Refuse("on its way", "x")
-
-
-def test_a_hook_cannot_change_the_record_by_its_arguments(make: Make) -> None:
-    host = make(
-        actions=check("return Refuse(str(view.done[0].call.arguments), 'x')"),
-        regulation="def observe(call, result, view):\n    call.arguments['order_id'] = 'forged'\n",
-    )
-    host.add_done(Done(CALL, "ok"))
-    assert host.observe(CALL, "ok", False, 5) is None
-    assert host.check(CALL, 5) == Refuse("{'order_id': '#W1'}", "x")
 
 
 def test_tools_that_are_no_plain_data_reach_the_hooks(tmp_path: Path) -> None:
@@ -503,218 +382,22 @@ RULES = """
 from ecdysis_lab.hooks import Rules
 
 rules = Rules()
-rules.form("strip", "order_id", case="unseen")(lambda text: text.strip("# "))
-rules.form("code", "airport")({"Denver": "DEN"}.get)
+rules.form("strip", "order_id")(lambda text: text.strip("# "))
 rules.line("never", "never", "cancel_order")(lambda call, view: "Stop.")
-rules.note("failed", "error")(lambda call, result, view: "It failed.")
-rules.note("again", "repeat")(lambda call, result, view: "Again.")
-check = rules.checker()
-observe = rules.observer()
+rules.note("note")(lambda call, result, view: f"{result}, {len(view.done)} done")
+rules.reply("claim")(lambda text, view: ("Not so.", "Say what is so.") if "done" in text else None)
 """
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Hooks that workers were asked to run, in order."""
-    hooks, real = list[str](), ready.Worker.ask
-
-    def ask(self: Any, hook: str, message: dict[str, Any], answer: Any) -> Any:
-        if message["do"] == "hook":
-            hooks.append(hook)
-        return real(self, hook, message, answer)
-
-    monkeypatch.setattr(ready.Worker, "ask", ask)
-    return hooks
-
-
-def noted(host: Host, asked: list[str], call: Call, error: bool = False) -> str | None:
-    """What ``observe`` says of a call that was made, or ``"not asked"``."""
-    asked.clear()
-    host.add_done(Done(call, "{}", error))
-    note = host.observe(call, "{}", error, 5)
-    return note if asked else "not asked"
-
-
-def test_notes_are_asked_for_in_their_cases_only(make: Make, asked: list[str]) -> None:
-    host = make(regulation=RULES)
-    assert (
-        noted(host, asked, Call("get_order", {"order_id": 0})) == "It failed."
-    )  # not loaded yet: cases are unknown
-    for arguments, name, error, expected in (
-        ({"order_id": 1}, "get_order", False, "not asked"),
-        (
-            {"order_id": 1},
-            "get_order",
-            False,
-            "It failed.",
-        ),  # a repeat; these notes say the same of every call
-        ({"order_id": True}, "get_order", False, "not asked"),  # as JSON it differs
-        ({"order_id": 1}, "cancel_order", False, "not asked"),
-        ({"order_id": 2}, "cancel_order", True, "It failed."),
-    ):
-        assert noted(host, asked, Call(name, arguments), error) == expected
-
-
-@pytest.mark.parametrize(
-    ("off", "again", "failed"),
-    [
-        ("failed", "Again.", "not asked"),
-        ("again", "not asked", "It failed."),
-        ("other", "It failed.", "It failed."),
-    ],
-)
-def test_a_note_that_is_off_has_no_case(
-    make: Make, asked: list[str], off: str, again: str, failed: str
-) -> None:
-    host = make(regulation=RULES, toml=f"[rules]\n{off} = false\n")
-    host.start()
-    assert noted(host, asked, CALL) == "not asked"
-    assert noted(host, asked, CALL) == again
-    assert noted(host, asked, Call("get_order", {}), error=True) == failed
-
-
-@pytest.mark.parametrize("note", ['rules.note("any")(len)\n', "def observe(call, result, view):\n    pass\n"])
-def test_other_notes_are_always_asked_for(make: Make, asked: list[str], note: str) -> None:
-    note = note.replace("(len)", "(lambda call, result, view: None)")
-    host = make(regulation=RULES + note)
-    host.start()
-    assert noted(host, asked, CALL) != "not asked"
-
-
-def test_no_hook_no_note(make: Make, asked: list[str]) -> None:
-    host = make(actions=check("return Allow()"))
-    host.start()
-    assert noted(host, asked, CALL, error=True) == "not asked"
-
-
-def test_a_call_is_judged_where_a_line_or_a_form_can_apply(make: Make, asked: list[str]) -> None:
-    host = make(actions=RULES)
-    host.start()
-    host.add_done(Done(Call("other", {}), '{"orders": ["W1", "#W2"], "DEN": "Denver"}'))
-    host.add_done(Done(Call("other", {}), 'no order "W3"', error=True))
-
-    def judged(call: Call) -> Any:
-        asked.clear()
-        verdict = host.check(call, 5)
-        assert verdict == Allow() or asked  # what is not asked passes
-        return verdict if asked else "passed"
-
-    assert judged(Call("get_order", {"order_id": "W1"})) == "passed"
-    assert judged(Call("get_order", {"order_id": "#W2"})) == "passed"  # the environment writes it so
-    assert judged(Call("get_order", {"order_id": "#W1"})) == Rewrite({"order_id": "W1"}, rule="strip")
-    assert judged(Call("get_order", {"order_id": "W"})) == Allow()  # a part of what was seen
-    assert judged(Call("get_order", {"order_id": "W3"})) == Allow()  # seen in an error only
-    assert judged(Call("get_order", {"order_id": 1})) == Rewrite({"order_id": "1"}, rule="strip")
-    assert judged(Call("get_order", {"why": "late"})) == "passed"
-    assert judged(Call("get_order", {"airport": "Denver"})) == Rewrite({"airport": "DEN"}, rule="code")
-    assert judged(Call("get_order", {"rows": [{"order_id": "#W1"}]})) == Rewrite(
-        {"rows": [{"order_id": "W1"}]}, rule="strip"
-    )
-    assert judged(Call("cancel_order", {"order_id": "W1"})) == Refuse("Policy: never.", "Stop.", "never")
-
-
-def test_rules_that_are_off_ask_for_no_judgement(make: Make, asked: list[str]) -> None:
-    host = make(actions=RULES, toml="[rules]\nstrip = false\nnever = false\ncode = false\n")
-    host.start()
-    for name in ("get_order", "cancel_order"):
-        assert host.check(Call(name, {"order_id": "#W1", "airport": "Denver"}), 5) == Allow()
-    assert asked == []
-
-
-@pytest.mark.parametrize("wraps", ["", "import functools\n@functools.wraps(inner)\n"])
-def test_a_check_around_the_rules_is_always_asked(make: Make, asked: list[str], wraps: str) -> None:
-    around = f"inner = check\n{wraps}def check(call, view):\n    return inner(call, view)\n"
-    host = make(actions=RULES + around)
-    host.start()
-    assert host.check(Call("get_order", {"why": "late"}), 5) == Allow()
-    assert asked == ["check"]
-
-
-@pytest.mark.parametrize(
-    "cases",
-    [
-        "5",
-        "{'tools': 5, 'always': [], 'unseen': []}",
-        "{'tools': []}",
-        "['always']",
-        "['errors']",
-        "None",
-        "{'tools': [], 'always': []}",
-        "{'tools': [], 'always': {}, 'unseen': []}",
-    ],
-)
-def test_cases_that_make_no_sense_harm_nothing(make: Make, asked: list[str], cases: str) -> None:
-    names = "HOOK.cases = (HOOK, lambda: CASES)\n".replace("CASES", cases)
-    note = "def observe(call, result, view):\n    return 'c'\n"
-    host = make(
-        actions=check("return Refuse('a', 'b')") + names.replace("HOOK", "check"),
-        regulation=note + names.replace("HOOK", "observe"),
-    )
-    host.start()
-    assert host.check(CALL, 5) == Refuse("a", "b")
-    assert noted(host, asked, CALL) == "c"
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('rules.note("x", "errors")(len)', "case 'errors' is not one of: always, error, repeat"),
-        ('rules.form("x", "id", case="seen")(len)', "case 'seen' is not one of: always, unseen"),
-        ('rules.form("strip", "id")(len)', "a rule named 'strip' is registered already"),
-        ('rules.line("never", "p", "t")(len)', "a rule named 'never' is registered already"),
-    ],
-)
-def test_a_rule_that_would_never_run_is_a_fault_with_its_line(make: Make, line: str, message: str) -> None:
-    fault = fault_of(make(actions=RULES + line).start)
-    assert message in fault.message and (fault.file, fault.line) == ("actions.py", RULES.count("\n") + 1)
-
-
-def test_expressions_are_compiled_by_the_first_worker_only(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = "import re\nWORDS = re.compile(r'(?P<id>#w\\d+)|no', re.I)\n"
-    body = "return Refuse(WORDS.search('is #W12').group('id') + str(WORDS.flags), 'x')"
-    harness, told = make(actions=source + check(body)).harness, []
-    real = ready.Worker.ask
-
-    def ask(self: Any, hook: str, message: dict[str, Any], answer: Any) -> Any:
-        value = real(self, hook, message, answer)
-        if message["do"] == "load":
-            told.append(value)
-        return value
-
-    monkeypatch.setattr(ready.Worker, "ask", ask)
-    spares.current().drop()
-    for _ in range(2):
-        with Host(harness, "", TOOLS) as host:
-            assert host.check(CALL, 5) == Refuse(f"#W12{int(re.I | re.U)}", "x")
-    spares.current().settle()
-    assert [entry[0] for entry in told[0]["regexes"]] == [r"(?P<id>#w\d+)|no"]
-    assert told[1]["regexes"] == []
-
-
-def test_more_expressions_than_an_answer_holds_are_kept_by_nobody(make: Make) -> None:
-    body = "import re\nMANY = [re.compile(f'x{i}' * 400) for i in range(40)]\n" + check("return Allow()")
-    comment = "import re\nONE = re.compile('(?#" + "中" * 1500 + ")x')\n" + check("return Allow()")
-    for source, room in ((body, 20_000), (comment, 4_000)):  # the second is short as text, and long as JSON
-        host = make(limits=HostLimits(output_bytes=room), actions=source)
-        assert host.check(CALL, 5) == Allow()
-        assert host.harness.hash not in ready._regexes
-
-
-def test_a_spare_that_was_killed_is_replaced(make: Make) -> None:
-    harness, keeper = make(actions=check("return Allow()")).harness, spares.current()
-    for _ in range(2):
-        with Host(harness, "", TOOLS) as host:
-            assert host.check(CALL, 5) == Allow()
-        keeper.settle()
-    killed = [worker.pid for worker in keeper._spares]
-    for pid in killed:
-        os.kill(pid, signal.SIGKILL)
-    assert len(killed) == 2 and _gone(killed)
-    with Host(harness, "", TOOLS) as host:
-        assert host.check(CALL, 5) == Allow()
-        assert host._worker is not None and host._worker.pid not in killed
+def test_rules_are_hooks_and_are_asked_at_every_call(make: Make) -> None:
+    regulation = RULES + "observe = rules.observe\non_reply = rules.on_reply\n"
+    host = make(actions=RULES + "check = rules.check\n", regulation=regulation, toml="[rules]\nnever = false")
+    for n in (1, 2):
+        assert host.check(CALL, 5) == Rewrite({"order_id": "W1"}, rule="strip")
+        host.add_done(Done(CALL, "ok"))
+        assert host.observe(CALL, "ok", 5) == f"ok, {n} done"
+    assert host.check(Call("cancel_order", {"order_id": "W1"}), 5) == Allow()
+    assert host.on_reply("All done.", 5) == Refuse("Not so.", "Say what is so.", "claim")
 
 
 def test_a_worker_that_was_killed_from_outside_is_no_fault_of_the_harness(make: Make) -> None:
@@ -795,8 +478,6 @@ def test_a_server_that_died_is_an_infrastructure_error_and_the_next_trial_gets_a
 
 
 def test_an_exchange_that_breaks_off_does_not_answer_the_next_one(make: Make) -> None:
-    spares.current().drop()
-    spares.current().settle()
     server = client.current()
 
     class Interrupting:
@@ -820,7 +501,7 @@ import sys, time
 from ecdysis_lab.harness import load_harness
 from ecdysis_lab.harness.host import Host
 from ecdysis_lab.hooks import Call
-from ecdysis_lab.harness.sandbox import client, ready, spares
+from ecdysis_lab.harness.sandbox import client
 host = Host(load_harness(sys.argv[1]), "", [])
 host.check(Call("c", {}), 1)
 print(client.current().process.pid, host._worker.pid, flush=True)

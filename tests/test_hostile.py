@@ -168,7 +168,6 @@ ATTACKS = [
     Attack("deadlock", check("import _thread\nlock = _thread.allocate_lock()\nlock.acquire()\nlock.acquire()"), "timeout"),
     Attack("wait on the pipe", check("import os\nos.read(3, 1)"), "timeout"),
     same("read flood", check("for n in range(10 ** 9):\n    view.read('get_user', n=n)"), "reads"),
-    same("one read, again and again", check("while True:\n    view.read('get_user')"), "cpu timeout reads"),
     # memory and size
     same("memory bomb, list", check("x = [0]\nwhile True:\n    x = x + x"), "memory"),
     same("memory bomb, text", check("x = 'x' * 10 ** 12"), "memory"),
@@ -201,6 +200,7 @@ ATTACKS = [
     Attack("import behind authoring", check("import ecdysis_lab.hooks.talk as t\nt.json.codecs.open('{tasks}')\n" + LEAK), "denied"),
     Attack("patch authoring", check("from ecdysis_lab import hooks\nhooks.said = hooks.YES = None\nhooks.Rules.check = None"), "harmless", inner="harmless"),
     Attack("patch json", check("import json\njson.dumps = lambda *a, **k: '{{'"), "harmless protocol contract error exit", inner="harmless"),
+    Attack("patch the reader", check("import json\njson.loads = lambda *a, **k: {{}}"), "exit", inner="harmless"),
     Attack("switch limits off", check(WORKER + "worker._Worker._encode = lambda s, m: b'x' * 10 ** 7"), "output"),
     Attack("unlock rules", check("from ecdysis_lab import hooks\nhooks.verdicts._DISABLED.clear()"), "harmless"),
     Attack("audit hook", check("import sys\nsys.addaudithook(lambda *a: 1 / 0)"), "harmless error exit"),
@@ -299,7 +299,7 @@ def play(host: Host) -> tuple[str, str]:
         lambda: host.describe(TOOLS[0]),
         lambda: host.brief("Hi"),
         lambda: host.check(call, 9),
-        lambda: host.observe(call, "ok", False, 9),
+        lambda: host.observe(call, "ok", 9),
         lambda: host.on_reply("Done.", 9),
     ):
         for _ in range(2):

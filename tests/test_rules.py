@@ -137,12 +137,12 @@ def breaker(desk: Host) -> None:
     notes = []
     for _ in range(4):
         desk.add_done(done(READ, "{}"))
-        notes.append(desk.observe(READ, "{}", False, 50))
+        notes.append(desk.observe(READ, "{}", 50))
     assert notes[:2] == [None, None]
     assert notes[2].startswith("This is call number 3 in a row")
     other = call("get_user_details", user_id="x")
     desk.add_done(done(other, "{}"))
-    assert desk.observe(other, "{}", False, 50) is None
+    assert desk.observe(other, "{}", 50) is None
 
 
 def unfinished(desk: Host) -> None:

@@ -256,11 +256,6 @@ def test_a_read_is_what_a_call_returns() -> None:
     assert live.read("get_user_details", {"no_such_argument": 1}) is None
 
 
-def test_users_of_both_domains_have_no_tools() -> None:
-    assert not any(bench(domain).user_acts for domain in ("airline", "retail"))
-    assert not seat_of(bench("airline")).user_acts
-
-
 # -- copy on access ----------------------------------------------------------------------------------------------
 
 

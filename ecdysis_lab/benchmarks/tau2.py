@@ -55,7 +55,6 @@ class Tau2:
     system_prompt : τ²'s own agent prompt with the policy in it.
     greeting : the agent's first message, sent by the orchestrator.
     tools : schemas ``{"name", "description", "parameters", "kind"}``.
-    user_acts : whether the user has tools of its own.
     """
 
     def __init__(self, domain: str) -> None:
@@ -73,7 +72,6 @@ class Tau2:
         self.system_prompt: str = SYSTEM_PROMPT.format(
             agent_instruction=AGENT_INSTRUCTION, domain_policy=self.policy
         )
-        self.user_acts = environment.user_tools is not None
         self._tau2_tools = environment.get_tools()
         self.greeting: str = DEFAULT_FIRST_AGENT_MESSAGE.content or ""
         self.tools = [self._schema(tool, environment.tools) for tool in self._tau2_tools]

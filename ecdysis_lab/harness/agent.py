@@ -78,8 +78,7 @@ class HarnessedAgent:
 
     def start(self, environment: Environment) -> None:
         """Open the harness on a live environment; the tools are described here."""
-        tools, user_acts = list(self.seat.tools), self.seat.user_acts
-        self._host = Host(self.harness, self.seat.policy, tools, environment.read, user_acts=user_acts)
+        self._host = Host(self.harness, self.seat.policy, list(self.seat.tools), environment.read)
         self._tools = self._describe_all()
         if self.seat.greeting:
             self._see(Message("assistant", self.seat.greeting))
@@ -178,7 +177,7 @@ class HarnessedAgent:
 
     def _noted(self, done: Done) -> str | None:
         """The harness's note on the call added last."""
-        act = partial(self.host.observe, done.call, done.result, done.error, self.steps_left)
+        act = partial(self.host.observe, done.call, done.result, self.steps_left)
         return self._safely("observe", act, None, done.call.name)
 
     def _see(self, message: Message) -> None:

@@ -38,7 +38,7 @@ def _call_every_hook(host: Host, benchmark: Benchmark) -> None:
         host.check(call, STEPS_LEFT)
         for result, error in (("{}", False), ("Error: not found", True)):
             host.add_done(Done(call, result, error))  # as in a trial: observe sees the call in the view
-            host.observe(call, result, error, STEPS_LEFT)
+            host.observe(call, result, STEPS_LEFT)
     host.on_reply("Everything has been taken care of.", STEPS_LEFT)
 
 

@@ -70,14 +70,7 @@ class Setup:
 
 def seat_of(benchmark: Any, max_steps: int = 100) -> Seat:
     """What an agent needs of a benchmark."""
-    return Seat(
-        benchmark.system_prompt,
-        benchmark.policy,
-        benchmark.tools,
-        benchmark.greeting,
-        max_steps,
-        benchmark.user_acts,
-    )
+    return Seat(benchmark.system_prompt, benchmark.policy, benchmark.tools, benchmark.greeting, max_steps)
 
 
 def run_trial(setup: Setup, task: Task, harness: Path, seed: int, budget: Budget | None = None) -> Trajectory:

@@ -20,7 +20,6 @@ class Seat:
     tools : schemas ``{"name", "description", "parameters", "kind"}``.
     greeting : the agent's first message, which the benchmark sends itself.
     max_steps : message limit of a trial.
-    user_acts : whether the user has tools too, so that a user message can change the environment.
     """
 
     system_prompt: str
@@ -28,7 +27,6 @@ class Seat:
     tools: Sequence[dict[str, Any]]
     greeting: str = ""
     max_steps: int = 200
-    user_acts: bool = True
 
 
 def tool_key(call: Call) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any
 
 from ecdysis_lab.hooks.verdicts import Allow, Call, Refuse, Rewrite, Verdict, enabled
 from ecdysis_lab.hooks.view import View
@@ -14,9 +14,6 @@ FindCall = Callable[[Call, View], str | None]
 NoteRule = Callable[[Call, str, View], str | None]
 FindReply = Callable[[str, View], tuple[str, str] | None]
 ReplyRule = Callable[[str, View], Verdict | None]
-Check = Callable[[Call, View], Verdict]
-FormCase = Literal["always", "unseen"]
-Case = Literal["always", "error", "repeat"]
 Canonicals = dict[str, list[tuple[str, Canonical]]]  # argument -> its forms by name, in the order they apply
 
 
@@ -24,7 +21,7 @@ class Rules:
     """The rules of one harness file, by name and in the order in which they were registered and run.
 
     A rule that ``harness.toml`` switches off is skipped. What runs is fixed when a rule is registered; the attributes
-    show the rules, to run one alone. Registering raises ValueError for a name that is taken and for an unknown case.
+    show the rules, to run one alone. Registering raises ValueError for a name that is taken.
 
     Attributes
     ----------
@@ -39,8 +36,6 @@ class Rules:
         self.replies: dict[str, ReplyRule] = {}
         self._canonicals: Canonicals = {}
         self._lines_of: dict[str, dict[str, CallRule]] = {}
-        self._form_cases: dict[str, FormCase] = {}
-        self._note_cases: dict[str, Case] = {}
 
     def line(self, name: str, policy: str, *tools: str) -> Callable[[FindCall], CallRule]:
         """Register ``find(call, view) -> option or None`` as a rule that refuses these tools by that policy."""
@@ -57,15 +52,8 @@ class Rules:
 
         return register
 
-    def form(self, name: str, *keys: str, case: FormCase = "always") -> Callable[[Canonical], CallRule]:
-        """Register ``canonical(text) -> value or None`` for these arguments, inside lists of objects too.
-
-        Parameters
-        ----------
-        name : of the rule. keys : arguments.
-        case : ``"unseen"`` where a text that a result has printed is in canonical form, as ids are; for
-            :meth:`checker`.
-        """
+    def form(self, name: str, *keys: str) -> Callable[[Canonical], CallRule]:
+        """Register ``canonical(text) -> value or None`` for these arguments, inside lists of objects too."""
 
         def register(canonical: Canonical) -> CallRule:
             def rule(call: Call, view: View) -> Verdict | None:
@@ -73,64 +61,20 @@ class Rules:
                 return Rewrite(arguments, rule=name) if applied else None
 
             _add(self.forms, name, rule)
-            self._form_cases[name] = _known(case, FormCase)
             for key in keys:
                 self._canonicals.setdefault(key, []).append((name, canonical))
             return rule
 
         return register
 
-    def note(self, name: str, case: Case = "always") -> Callable[[NoteRule], NoteRule]:
-        """Register ``rule(call, result, view) -> note or None``.
-
-        Parameters
-        ----------
-        name : of the rule.
-        case : when the rule has anything to say: for every result, for the ``"error"`` of a rejected call, or for
-            the ``"repeat"`` of a call that was made before in the trial; for :meth:`observer`.
-        """
+    def note(self, name: str) -> Callable[[NoteRule], NoteRule]:
+        """Register ``rule(call, result, view) -> note or None``."""
 
         def register(rule: NoteRule) -> NoteRule:
             _add(self.notes, name, rule)
-            self._note_cases[name] = _known(case, Case)
             return rule
 
         return register
-
-    def observer(self) -> NoteRule:
-        """An ``observe`` hook that runs these notes, and is not asked where none of them has its case."""
-
-        def observe(call: Call, result: str, view: View) -> str | None:
-            return self.observe(call, result, view)
-
-        vars(observe)["cases"] = (observe, self._observe_cases)
-        return observe
-
-    def checker(self) -> Check:
-        """A ``check`` hook that runs these forms and lines, and is not asked where none of them can apply.
-
-        That is a call of a tool without a line whose arguments are texts, none of them with a form, or with forms for
-        unseen texts only and printed in a result before, just as it is.
-        """
-
-        def check(call: Call, view: View) -> Verdict:
-            return self.check(call, view)
-
-        vars(check)["cases"] = (check, self._check_cases)
-        return check
-
-    def _observe_cases(self) -> list[str]:
-        """Cases of the notes that are switched on."""
-        return sorted({case for name, case in self._note_cases.items() if enabled(name)})
-
-    def _check_cases(self) -> dict[str, list[str]]:
-        """Tools with a line, and arguments by the case of their forms; of rules that are switched on."""
-        found: dict[str, list[str]] = {"always": [], "unseen": []}
-        for key, forms in self._canonicals.items():
-            cases = {self._form_cases[name] for name, _ in forms if enabled(name)}
-            for case in found:
-                found[case] += [key] if case in cases else []
-        return found | {"tools": [tool for tool, lines in self._lines_of.items() if any(map(enabled, lines))]}
 
     def reply(self, name: str) -> Callable[[FindReply], ReplyRule]:
         """Register ``find(text, view) -> (reason, option) or None`` as a rule that stops a reply."""
@@ -171,12 +115,6 @@ def _add(rules: dict[str, Any], name: str, rule: Any) -> None:
     if name in rules:
         raise ValueError(f"a rule named {name!r} is registered already")
     rules[name] = rule
-
-
-def _known(case: Any, choices: Any) -> Any:
-    if case not in get_args(choices):
-        raise ValueError(f"case {case!r} is not one of: {', '.join(get_args(choices))}")
-    return case
 
 
 def _canonical(arguments: dict[str, Any], forms: Canonicals) -> tuple[dict[str, Any], set[str]]:

@@ -1,8 +1,7 @@
 """Running harness code out of process.
 
-``client`` and ``pipe`` are our ends; ``server`` forks; ``worker`` runs hooks; ``lines`` shut it in;
-``regexes`` spares all workers of a harness but the first from compiling its regular expressions.
-``server``, ``worker``, ``lines`` and ``regexes`` run in the sandbox process and use only the standard library.
+``client`` and ``pipe`` are our ends; ``server`` forks; ``worker`` runs hooks; ``lines`` shut it in.
+``server``, ``worker`` and ``lines`` run in the sandbox process and use only the standard library.
 """
 
 import struct

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import builtins
 import ctypes
-import functools
 import os
 import resource
 import signal
@@ -36,7 +35,7 @@ _NO_BUILTIN = _words(
 )
 _NO_MEMBER = _words("get_type_hints ForwardRef make_dataclass singledispatch singledispatchmethod Formatter")
 _AUDIT_OK = _words(
-    "exec compile import marshal.loads builtins.id code.__new__ function.__new__ sys._getframe"
+    "exec compile import builtins.id code.__new__ function.__new__ sys._getframe"
     " object.__getattr__ object.__setattr__ object.__delattr__"
 )
 _ARCH: dict[str, tuple[int, int, int, tuple[int, ...]]] = {
@@ -61,7 +60,7 @@ def confine(limits: dict[str, int], without: list[str], server: int) -> dict[str
     for line, kind, value in (
         ("core", resource.RLIMIT_CORE, 0),
         ("cpu", resource.RLIMIT_CPU, cpu),
-        ("memory", resource.RLIMIT_AS, address_space() + limits["memory_bytes"]),
+        ("memory", resource.RLIMIT_AS, _address_space() + limits["memory_bytes"]),
         ("files", resource.RLIMIT_FSIZE, 0),
         ("descriptors", resource.RLIMIT_NOFILE, CHANNEL + 1),
         ("processes", resource.RLIMIT_NPROC, 0),
@@ -99,31 +98,23 @@ def _drop_root() -> str:
     return ""
 
 
-@functools.cache
-def address_space() -> int:
+def _address_space() -> int:
     """Bytes of address space that this process has mapped."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE") if _LINUX else 0
 
 
-@functools.cache
-def libc() -> Any:
-    """The C library, or why it cannot be had."""
+def _prctl(option: int, *arguments: Any) -> str:
     if not _LINUX:
         return f"no prctl on {sys.platform}"
     try:
-        return ctypes.CDLL(None, use_errno=True)
+        libc = ctypes.CDLL(None, use_errno=True)
     except OSError as error:
         return str(error)
-
-
-def _prctl(option: int, *arguments: Any) -> str:
-    if isinstance(libc(), str):
-        return str(libc())
     padded = [
         a if isinstance(a, ctypes.Array) or not isinstance(a, int) else ctypes.c_ulong(a) for a in arguments
     ]
     padded += [ctypes.c_ulong(0)] * (4 - len(padded))
-    return "" if libc().prctl(ctypes.c_int(option), *padded) == 0 else os.strerror(ctypes.get_errno())
+    return "" if libc.prctl(ctypes.c_int(option), *padded) == 0 else os.strerror(ctypes.get_errno())
 
 
 def _seccomp() -> str:
@@ -166,7 +157,6 @@ def _no_clock(real: type) -> type:
     return type(real.__name__, (real,), {name: classmethod(refuse) for name in ("now", "today", "utcnow")})
 
 
-@functools.cache
 def safe_builtins() -> dict[str, Any]:
     """Builtins without evaluators and file access, with an import of allowed modules only."""
     modules = {name: _facade(name) for name in (*ALLOWED, *(f"ecdysis_lab.{name}" for name in OURS))}

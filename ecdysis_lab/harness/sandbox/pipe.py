@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import marshal
 import os
-import select
 import signal
 import socket
 import time
@@ -19,7 +17,6 @@ from ecdysis_lab.harness.sandbox import client
 from ecdysis_lab.records import LAYER_FILES
 
 _SLICE_SECONDS = 0.05
-NO_SHARING = 2  # marshal's last version that copies an object as often as it occurs
 _WORKER_KINDS = frozenset({"error", "contract", "denied", "recursion", "output", "exit", "memory"})
 
 
@@ -72,7 +69,6 @@ class Worker:
         self.limits = limits
         self.sequence = 0
         self._unread = bytearray()
-        self.cases: dict[str, Any] = {}  # hook -> when it has anything to say; always, where it is not named
         self.channel, theirs = socket.socketpair()
         self.channel.settimeout(_SLICE_SECONDS)
         self.server = client.current()
@@ -89,7 +85,7 @@ class Worker:
         """
         self.sequence += 1
         self.hook, self.deadline = hook, time.monotonic() + self.limits.wall_seconds
-        self.cpu_start: float | None = None
+        self.cpu_start = _cpu_seconds(self.pid)
         self._send({**message, "i": self.sequence})
         for _ in range(self.limits.reads + 1):
             answer = self._receive()
@@ -117,12 +113,6 @@ class Worker:
     def alive(self) -> bool:
         """Whether it can still be asked."""
         return self._finalizer.alive
-
-    @property
-    def waits(self) -> bool:
-        """Whether it can be asked, and its process still holds its end of the pipe."""
-        # An idle worker says nothing: what can be read from it now is the end of the pipe.
-        return self.alive and not select.select([self.channel], [], [], 0)[0]
 
     def _value(self, answer: dict[str, Any]) -> Any:
         problem = answer.get("fault")
@@ -184,8 +174,6 @@ class Worker:
         return parts
 
     def _check_time(self) -> None:
-        if self.cpu_start is None:  # most hooks answer before anybody looks at the clock
-            self.cpu_start = _cpu_seconds(self.pid)
         if _cpu_seconds(self.pid) - self.cpu_start > self.limits.cpu_seconds:
             raise self.fault("cpu", f"more than {self.limits.cpu_seconds:g} s of CPU time")
         if time.monotonic() > self.deadline:
@@ -218,11 +206,7 @@ def _abandon(server: client.ForkServer, pid: int, channel: socket.socket) -> Non
 
 
 def _frame(message: dict[str, Any]) -> bytes:
-    """A message to a worker: length and marshal data, which costs the worker less than JSON does."""
-    try:
-        data = marshal.dumps(message, NO_SHARING)
-    except ValueError:  # something that is not plain data
-        data = marshal.dumps(json.loads(json.dumps(message, default=str)), NO_SHARING)
+    data = json.dumps(message, default=str).encode()
     return len(data).to_bytes(4, "big") + data
 
 

@@ -66,8 +66,6 @@ def _preload() -> tuple[Callable[[int, int], None], struct.Struct, struct.Struct
     for name in (*lines.ALLOWED, *_LAZY, *(f"ecdysis_lab.{name}" for name in lines.OURS)):
         importlib.import_module(name)
     warnings.simplefilter("ignore")  # showing one would open files
-    for prepare in (lines.safe_builtins, lines.address_space, lines.libc):
-        prepare()  # cached: a worker that built them would copy many of our pages first
     for name in packages:
         sys.modules[name].__path__ = []
     gc.freeze()

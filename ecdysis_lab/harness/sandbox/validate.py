@@ -71,21 +71,6 @@ def verdict(hook: str, value: Any) -> Verdict:
     return Rewrite(text=reply, rule=rule)
 
 
-def cases(told: Any) -> dict[str, Any]:
-    """When ``observe`` and ``check`` have anything to say.
-
-    What makes no sense is left out, and that hook always runs.
-    """
-    told = told if isinstance(told, dict) else {}
-    observe, check = told.get("observe"), told.get("check")
-    known: dict[str, Any] = {}
-    if isinstance(observe, list) and all(case in ("always", "error", "repeat") for case in observe):
-        known["observe"] = observe
-    if isinstance(check, dict) and all(isinstance(check.get(k), list) for k in ("tools", "always", "unseen")):
-        known["check"] = check
-    return known
-
-
 def clean(value: Any, depth: int = 0) -> bool:
     """Whether JSON data is safe for those after us: shallow, encodable text, integers of 64 bits."""
     if isinstance(value, str):

@@ -1,6 +1,4 @@
-"""The worker: runs the hooks of one trial behind a pipe, which carries marshal data in and JSON out.
-
-Each message is preceded by its length in 4 bytes.
+"""The worker: runs the hooks of one trial behind a pipe of JSON messages, each preceded by its length in 4 bytes.
 
 Standard library only: this runs inside the sandbox process, which does not load the rest of the package.
 """
@@ -9,7 +7,6 @@ from __future__ import annotations
 
 import builtins
 import json
-import marshal
 import os
 import random
 import sys
@@ -18,12 +15,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ecdysis_lab import hooks
-from ecdysis_lab.harness.sandbox import regexes
 from ecdysis_lab.harness.sandbox.lines import CHANNEL, confine, safe_builtins
-from ecdysis_lab.hooks import verdicts, view
+from ecdysis_lab.hooks import verdicts
 
-KNOWN_KEPT = 500
-ENVELOPE = 100  # bytes of an answer beside its value, at most
 _ENCODER = json.JSONEncoder(allow_nan=False)
 
 
@@ -52,8 +46,6 @@ class _Worker:
         self.functions: dict[str, Callable[..., Any]] = {}
         self.policy, self.limit = "", 0
         self.tools: list[dict[str, Any]] = []
-        self.kinds: dict[str, str] = {}
-        self.known: dict[Any, str] = {}  # answers of reads, until the environment may have changed
 
     def run(self) -> NoReturn:
         """Serve until the channel closes."""
@@ -71,46 +63,22 @@ class _Worker:
         self.limit = request["limits"]["output_bytes"]
         return confine(request["limits"], request["without"], self.server)
 
-    def do_load(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Load the hooks.
-
-        Returns
-        -------
-        ``regexes`` that had to be compiled, unless they are too many to tell, and ``cases``: hook -> when it has
-        anything to say, or None for always.
-        """
-        request = marshal.loads(request["request"])
+    def do_load(self, request: dict[str, Any]) -> None:
         self.policy, self.tools = request["policy"], request["tools"]
-        self.kinds = {tool["name"]: tool.get("kind", "other") for tool in self.tools}
         verdicts._DISABLED.update(request["disabled"])
         shown = safe_builtins() if request["builtins"] else vars(builtins)
-        with regexes.reused(request["regexes"]) as made:
-            for layer, code in request["code"].items():
-                module = types.ModuleType(layer)
-                sys.modules[layer] = module  # dataclasses look their module up
-                vars(module)["__builtins__"] = shown
-                exec(marshal.loads(code), vars(module))
-                for name in request["hooks"]:
-                    if request["hooks"][name] == layer and callable(vars(module).get(name)):
-                        self.functions[name] = vars(module)[name]
-        self._warm()
-        cases = {name: _cases(function) for name, function in self.functions.items()}
-        told = {"cases": cases, "regexes": made}
-        return told if len(_ENCODER.encode(told)) + ENVELOPE <= self.limit else {**told, "regexes": []}
-
-    def _warm(self) -> None:
-        """Touch what every hook needs, without the harness: pages shared with the server are copied on use."""
-        view = _View(self, 0, 0)
-        for name in ("messages", "done", "tools"):
-            getattr(view, name)
-        view.last_user()
-        hooks.Done(hooks.Call("", {}), "")
-        for value in (hooks.Allow(), hooks.Refuse("", ""), hooks.Rewrite({})):
-            self._encode({"i": 0, "value": self._verdict("check", value)})
+        for layer, source in request["sources"].items():
+            module = types.ModuleType(layer)
+            sys.modules[layer] = module  # dataclasses look their module up
+            vars(module)["__builtins__"] = shown
+            exec(compile(source, f"{layer}.py", "exec", dont_inherit=True), vars(module))
+            for name in request["hooks"]:
+                if request["hooks"][name] == layer and callable(vars(module).get(name)):
+                    self.functions[name] = vars(module)[name]
 
     def do_hook(self, request: dict[str, Any]) -> Any:
         self.messages += request["messages"]
-        self._learn(request["done"], request["changed_at"])
+        self.done += request["done"]
         hook, arguments = request["hook"], request["arguments"]
         if hook not in self.functions:
             raise _Contract(f"{hook} is not a function")
@@ -119,18 +87,23 @@ class _Worker:
         if hook == "brief":
             arguments.append(self.policy)
         elif hook != "describe":
-            arguments.append(_View(self, request["steps_left"], request["i"]))
+            arguments.append(self._view(request["steps_left"], request["i"]))
         value = self.functions[hook](*arguments)
         return self._verdict(hook, value) if hook in ("check", "on_reply") else _plain(hook, value)
 
-    def _learn(self, done: list[Any], changed_at: int | None) -> None:
-        """Take executed calls in; what the model has just read need not be read again."""
-        if changed_at is not None or len(self.known) > KNOWN_KEPT:
-            self.known.clear()
-        for n, (tool, arguments, _, result, error) in enumerate(done, len(self.done)):
-            if n >= (changed_at or 0) and not error:
-                self.known[_key(tool, arguments)] = result
-        self.done += done
+    def _view(self, steps_left: int, i: int) -> hooks.View:
+        """What a hook sees: copies, so that nothing it changes outlives the call."""
+        return hooks.View(
+            messages=_clone(self.messages),
+            done=[
+                hooks.Done(hooks.Call(tool, _clone(arguments), call_id), result, error)
+                for tool, arguments, call_id, result, error in self.done
+            ],
+            policy=self.policy,
+            tools=_clone(self.tools),
+            steps_left=steps_left,
+            _read=lambda tool, arguments: self.read(i, tool, arguments),
+        )
 
     def _verdict(self, hook: str, value: Any) -> dict[str, Any] | None:
         if type(value) is hooks.Allow and value.rule == "":
@@ -146,25 +119,16 @@ class _Worker:
         )
 
     def read(self, i: int, tool: str, arguments: dict[str, Any]) -> Any:
-        """A read-only tool's answer, asked of the host where the environment may have changed since the last."""
-        key = _key(tool, arguments)
-        if key in self.known:
-            try:
-                return json.loads(self.known[key])
-            except ValueError:  # a tool may answer in plain text
-                return self.known[key]
+        """A read-only tool's answer, asked of the host."""
         self._send(self._encode({"i": i, "read": tool, "arguments": arguments}))
         answer = self._receive()
         if "denied" in answer:
             raise PermissionError(answer["denied"])
         if "error" in answer:
             raise RuntimeError(answer["error"])
-        self.known[key] = json.dumps(answer["value"])
         return answer["value"]
 
     def _encode(self, message: dict[str, Any]) -> bytes:
-        if message.get("value", "") is None:  # the usual answer, at the usual price
-            return b'{"i": %d, "value": null}' % message["i"]
         if isinstance(message.get("value"), str) and len(message["value"]) > self.limit:
             raise _Output(f"returned {len(message['value'])} characters; the limit is {self.limit} bytes")
         try:
@@ -183,7 +147,7 @@ class _Worker:
     def _receive(self) -> dict[str, Any]:
         frame = _at_least(4, bytearray())
         frame = _at_least(4 + int.from_bytes(frame[:4], "big"), frame)
-        message: dict[str, Any] = marshal.loads(memoryview(frame)[4:])
+        message: dict[str, Any] = json.loads(frame[4:])
         return message
 
 
@@ -203,19 +167,6 @@ def _at_least(count: int, parts: bytearray) -> bytearray:
     return parts
 
 
-def _key(tool: str, arguments: dict[str, Any]) -> Any:
-    """Equal for equal reads; most take texts only."""
-    if all(type(value) is str for value in arguments.values()):
-        return (tool, *sorted(arguments.items()))
-    return json.dumps([tool, arguments], sort_keys=True, default=repr)
-
-
-def _cases(function: Any) -> Any:
-    """When a hook made by ``Rules`` has anything to say. A function around one, which may do more, has no cases."""
-    made = getattr(function, "cases", None)
-    return made[1]() if isinstance(made, tuple) and len(made) == 2 and made[0] is function else None
-
-
 def _plain(hook: str, value: Any) -> Any:
     wanted: dict[str, Any] = {"describe": dict, "brief": str, "observe": (str, type(None))}
     if not isinstance(value, wanted[hook]):
@@ -227,33 +178,6 @@ def _clone(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _clone(item) for key, item in value.items()}
     return [_clone(item) for item in value] if isinstance(value, list) else value
-
-
-class _View(hooks.View):
-    """A view whose lists are copied when a hook first looks at them: most hooks look at few."""
-
-    def __init__(self, worker: _Worker, steps_left: int, i: int) -> None:
-        self._worker = worker
-        self.policy, self.steps_left = worker.policy, steps_left
-        self._read = lambda tool, arguments: worker.read(i, tool, arguments)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "messages":
-            value: Any = [dict(message) for message in self._worker.messages]
-        elif name == "done":
-            value = [
-                hooks.Done(hooks.Call(tool, _clone(arguments), call_id), result, error)
-                for tool, arguments, call_id, result, error in self._worker.done
-            ]
-        elif name == "tools":
-            value = _clone(self._worker.tools)
-        else:
-            raise AttributeError(name)
-        self.__dict__[name] = value
-        return value
-
-    def kind(self, tool: str) -> view.ToolKind:
-        return self._worker.kinds.get(tool, "other")  # type: ignore[return-value]
 
 
 _KINDS: dict[type[BaseException], str] = {

@@ -87,14 +87,14 @@ BIRTH = re.compile(r"(19|20)\d\d-\d\d-\d\d")
 form("list_form", "flights", "passengers", "payment_methods")(json_list)
 
 
-@form("reservation_id_form", "reservation_id", case="unseen")
+@form("reservation_id_form", "reservation_id")
 def reservation_id_form(text: str) -> Any:
     """``"#zfa04y"`` -> ``"ZFA04Y"``."""
     found = RESERVATION.fullmatch(text)
     return found[1].upper() if found else None
 
 
-@form("user_id_form", "user_id", "payment_id", case="unseen")
+@form("user_id_form", "user_id", "payment_id")
 def user_id_form(text: str) -> Any:
     """``"Sara_Doe_496"`` -> ``"sara_doe_496"``."""
     word = text.strip("#'\" ").lower()
@@ -543,4 +543,4 @@ def confirmed_first(call: Call, view: View) -> str | None:
     return None if listing else ask_first(call)
 
 
-check = rules.checker()  # bring a call to canonical form, then hold it against the policy
+check = rules.check  # bring a call to canonical form, then hold it against the policy

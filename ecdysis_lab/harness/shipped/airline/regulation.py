@@ -46,10 +46,10 @@ ERRORS = (
 HINTS = [(re.compile(words), hint) for words, hint in ERRORS]
 RESERVATION = re.compile(r"\b(?!HAT\d)(?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{6}\b")
 
-rules.note("repeated_read", "repeat")(repeated_read)
+rules.note("repeated_read")(repeated_read)
 
 
-@rules.note("error_hint", "error")
+@rules.note("error_hint")
 def hint(call: Call, result: str, view: View) -> str | None:
     """What a rejected call needs, by the policy."""
     return error_hint(call, result, view, HINTS)
@@ -68,7 +68,7 @@ def transfer(text: str, view: View) -> tuple[str, str] | None:
     return transfer_without_call(text, view, "transfer_to_human_agents", "TRANSFERRED TO A HUMAN AGENT")
 
 
-observe = rules.observer()  # the first note that fits a result
+observe = rules.observe  # the first note that fits a result
 
 
 def on_reply(text: str, view: View) -> Verdict:

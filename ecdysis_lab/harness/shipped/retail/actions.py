@@ -77,14 +77,14 @@ def list_form(text: str) -> Any:
     return TEN_DIGITS.findall(text) or None
 
 
-@form("order_id_form", "order_id", case="unseen")
+@form("order_id_form", "order_id")
 def order_id_form(text: str) -> Any:
     """``"W0000000"``, ``"#w0000000"`` -> ``"#W0000000"``; a bare number may be something else."""
     found = ORDER.fullmatch(text)
     return f"#W{found[1]}" if found else None
 
 
-@form("id_form", "user_id", "payment_method_id", "product_id", case="unseen")
+@form("id_form", "user_id", "payment_method_id", "product_id")
 def id_form(text: str) -> Any:
     """``"Mei_Davis_8935"``, ``6086499569`` -> lower case text."""
     word = text.strip("#'\" ").lower()
@@ -269,4 +269,4 @@ line("transfer_out_of_scope", "transfer if and only if the request cannot be han
 )
 
 
-check = rules.checker()  # bring a call to canonical form, then hold it against the policy
+check = rules.check  # bring a call to canonical form, then hold it against the policy

@@ -52,10 +52,10 @@ ERRORS = (
 HINTS = [(re.compile(words), hint) for words, hint in ERRORS]
 ORDER = re.compile(r"#W\d{7}\b")
 
-rules.note("repeated_read", "repeat")(repeated_read)
+rules.note("repeated_read")(repeated_read)
 
 
-@rules.note("item_for_product", "error")
+@rules.note("item_for_product")
 def item_for_product(call: Call, result: str, view: View) -> str | None:
     """The product of an item id that was sent as a product id."""
     given = call.arguments.get("product_id")
@@ -69,7 +69,7 @@ def item_for_product(call: Call, result: str, view: View) -> str | None:
     return "list_all_product_types gives the product ids."
 
 
-@rules.note("error_hint", "error")
+@rules.note("error_hint")
 def hint(call: Call, result: str, view: View) -> str | None:
     """What a rejected call needs, by the policy."""
     return error_hint(call, result, view, HINTS)
@@ -87,7 +87,7 @@ def transfer(text: str, view: View) -> tuple[str, str] | None:
     return transfer_without_call(text, view, "transfer_to_human_agents", "TRANSFERRED TO A HUMAN AGENT")
 
 
-observe = rules.observer()  # the first note that fits a result
+observe = rules.observe  # the first note that fits a result
 
 
 def on_reply(text: str, view: View) -> Verdict:
