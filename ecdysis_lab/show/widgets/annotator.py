@@ -13,7 +13,6 @@ from ecdysis_lab.evaluate.agreement import Label
 from ecdysis_lab.failures.cards import outline
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import LAYER_FILES, Embedder, Trajectory
-from ecdysis_lab.show.widgets.debate import CSS as REVIEW_CSS
 from ecdysis_lab.show.widgets.diff import diff_html
 from ecdysis_lab.show.widgets.labels import KEYS, EditLabels
 from ecdysis_lab.show.widgets.trace import escaped, trace_html
@@ -22,7 +21,6 @@ from ecdysis_lab.store.run import Run
 
 LINES_AFTER = 2  # of the outline, shown after a cited step
 READER_PIXELS = 420
-CSS = ".el-annotator:focus, .el-annotator:focus-within { outline: 2px solid #0072b2; outline-offset: 3px; }"
 
 
 @dataclass(frozen=True)
@@ -91,8 +89,7 @@ class EditAnnotator:
     def _build(self) -> Any:
         import ipywidgets as w
 
-        from ecdysis_lab.show.widgets.keys import Keys
-        from ecdysis_lab.show.widgets.parts import TraceReader
+        from ecdysis_lab.show.widgets.parts import Keys, TraceReader
 
         self.head, self.body, self.status = w.HTML(), w.HTML(), w.HTML()
         self.note = w.Text(placeholder="a note", continuous_update=False, layout=w.Layout(width="320px"))
@@ -150,7 +147,7 @@ def head_html(state: EditLabels, d: Judgement, mine: str, blind: bool) -> str:
     if blind and not mine:
         automatic = "<b>Automatic: hidden until you have labelled it.</b>"
     return (
-        f'<style>{REVIEW_CSS}{CSS}</style><div class="el-review"><div class="el-change">'
+        '<div class="el-review"><div class="el-change">'
         f"<b>{state.current + 1} of {len(state.judgements)} · {escaped(d.id)} · {escaped(LAYER_FILES[d.layer])} · "
         f"round {escaped(d.outcome)} · your label: {escaped(mine or 'none yet')}</b>"
         f"<dl><dt>what</dt><dd>{escaped(d.what)}</dd><dt>why</dt><dd>{escaped(d.why)}</dd>"
