@@ -97,26 +97,28 @@ class EditAnnotator:
         self.reader = TraceReader(height_pixels=READER_PIXELS)
         self.keys = Keys(heard=[*KEYS, "ArrowLeft", "ArrowRight"], around="el-annotator")
         self.keys.on_msg(lambda _, content, __: self.state.press(str(content.get("key", ""))))
-        self.buttons = {
-            word: w.Button(description=f"{word.capitalize()} ({key})", layout=w.Layout(width="150px"))
-            for key, word in KEYS.items()
-        }
-        for word, button in self.buttons.items():
-            button.on_click(lambda _, word=word: self.state.label(word))
-        moves = [
-            w.Button(description=text, layout=w.Layout(width="100px")) for text in ("← previous", "next →")
-        ]
-        for button, by in zip(moves, (-1, 1), strict=True):
-            button.on_click(lambda _, by=by: self.state.move(by))
-        bar = w.HBox(
-            [moves[0], *self.buttons.values(), moves[1], self.note], layout=w.Layout(flex_flow="row wrap")
-        )
+        bar = w.HBox(self._controls(), layout=w.Layout(flex_flow="row wrap"))
         for part in (self.head, self.body, self.reader):
             part.layout.width = "100%"
         box = w.VBox([self.head, bar, self.status, self.body, self.reader, self.keys])
         box.layout.max_width = "1200px"
         box.add_class("el-annotator")
         return box
+
+    def _controls(self) -> list[Any]:
+        """The bar: previous, a button for each label, next, the note."""
+        import ipywidgets as w
+
+        self.buttons = {
+            word: w.Button(description=f"{word.capitalize()} ({key})", layout=w.Layout(width="150px"))
+            for key, word in KEYS.items()
+        }
+        for word, button in self.buttons.items():
+            button.on_click(lambda _, word=word: self.state.label(word))
+        back, on = (w.Button(description=d, layout=w.Layout(width="100px")) for d in ("← previous", "next →"))
+        back.on_click(lambda _: self.state.move(-1))
+        on.on_click(lambda _: self.state.move(1))
+        return [back, *self.buttons.values(), on, self.note]
 
     def refresh(self) -> None:
         """Show the state as it is now."""
