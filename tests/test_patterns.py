@@ -13,18 +13,11 @@ import pytest
 from ecdysis_lab.failures import clusters, embedding, patterns
 from ecdysis_lab.failures.cards import find_failures
 from ecdysis_lab.failures.clusters import cluster, cluster_size
-from ecdysis_lab.failures.distance import (
-    Weights,
-    bigrams,
-    distances,
-    distances_to,
-    scaled,
-    texts_of,
-    vectors_of,
-)
+from ecdysis_lab.failures.distance import Weights, bigrams, distances, distances_to, scaled
 from ecdysis_lab.failures.layout import layout
 from ecdysis_lab.failures.names import gist
 from ecdysis_lab.failures.patterns import find_patterns
+from ecdysis_lab.failures.texts import texts_of, vectors_of
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.records import Failure, LabError, Message, Trajectory, Trial
 

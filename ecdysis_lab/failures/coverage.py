@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ecdysis_lab.failures.distance import bigrams, columns_of, indicator, jaccard, texts_of
+from ecdysis_lab.failures.distance import bigrams, columns_of, indicator, jaccard
+from ecdysis_lab.failures.texts import texts_of
 from ecdysis_lab.records import Failure, Patterns
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from ecdysis_lab.failures.clusters import cluster, doubts, nearness
 from ecdysis_lab.failures.clusters import stability as steadiness
-from ecdysis_lab.failures.distance import DEFAULT, Weights, distances, distances_to, scaled, vectors_of
+from ecdysis_lab.failures.distance import DEFAULT, Weights, distances, distances_to, scaled
 from ecdysis_lab.failures.layout import layout, spread
 from ecdysis_lab.failures.names import names_of, quote_of, terms
+from ecdysis_lab.failures.texts import vectors_of
 from ecdysis_lab.records import Embedder, Failure, Pattern, Patterns
 
 if TYPE_CHECKING:
