@@ -34,26 +34,43 @@ from ecdysis_lab.records import Failure, LabError, Pattern, Patterns, Trajectory
 
 def facts(**other: Any) -> Facts:
     """A pattern over three tasks that another model shows too, with a trigger that nobody replayed."""
-    base: dict[str, Any] = {
-        "model": "a",
-        "pattern": "P0 (form)",
-        "tasks": 3,
-        "seen": {"a": (5, 20), "b": (2, 10)},
-    }
+    base = {"model": "a", "pattern": "P0 (form)", "tasks": 3, "seen": {"a": (5, 20), "b": (2, 10)}}
     return Facts(**(base | other))
 
 
 # -- the rules ------------------------------------------------------------------------------------------------------
 
 
-def test_a_pattern_that_recurs_elsewhere_is_a_defect_of_the_harness() -> None:
-    specific, reasons = decide(facts())
-    assert specific is False
-    assert reasons == (
-        "P0 (form) recurs over 3 tasks on a",
-        "it recurs on b 2 of 10 failures",
-        "its trigger was not replayed",
-    )
+NOWHERE = {"a": (5, 20), "b": (0, 10), "c": (0, 4)}
+
+
+@pytest.mark.parametrize(
+    "known, specific, told",
+    [
+        ({}, False, ("it recurs on b 2 of 10 failures", "its trigger was not replayed")),
+        ({"seen": NOWHERE}, True, ("it recurs on no other model at hand: b 0 of 10, c 0 of 4 failures",)),
+        # Grouping may miss a shared cause; the same remedy acting on another model's failures does not.
+        ({"seen": NOWHERE, "fired": {"a": (4, 20), "b": (1, 10)}}, False,
+         ("its trigger fires on other models too: a 4 of 20, b 1 of 10 replayed failures",)),
+        # The pattern looks alike elsewhere, and yet the remedy never acts there.
+        ({"fired": {"a": (6, 20), "b": (0, 20)}}, True,
+         ("its trigger fires on a only: a 6 of 20, b 0 of 20 replayed failures (p 0.01)",)),
+        # One hit in twenty against none in twenty is a coin toss.
+        ({"fired": {"a": (1, 20), "b": (0, 20)}}, False,
+         ("its trigger fires on a only: a 1 of 20, b 0 of 20 replayed failures "
+          "(p 0.5, which few traces would show by accident)",)),
+        ({"fired": {"a": (0, 20), "b": (0, 20)}}, False,
+         ("its trigger fires on no trace: a 0 of 20, b 0 of 20 replayed failures",)),
+        ({"seen": {"a": (5, 20)}}, None, ("no failure of another model is at hand",)),
+        ({"seen": {"a": (5, 20), "b": (0, 0)}}, None, ("no failure of another model is at hand",)),
+        ({"seen": {"a": (0, 20), "b": (0, 10)}}, None,
+         ("among the failures of all models its own are noise, so they cannot be compared",)),
+    ],
+)  # fmt: skip
+def test_a_recurring_pattern_is_decided_by_other_models(known: Any, specific: bool | None, told: Any) -> None:
+    found, reasons = decide(facts(**known))
+    assert found is specific
+    assert reasons[0] == "P0 (form) recurs over 3 tasks on a" and set(told) <= set(reasons)
 
 
 @pytest.mark.parametrize(
@@ -67,58 +84,6 @@ def test_an_auxiliary_pattern_is_model_specific_whatever_else_is_known(other: An
     assert decide(facts(**other, fired={"a": (3, 9), "b": (3, 9)})) == (True, (told,))
 
 
-def test_a_pattern_that_recurs_nowhere_else_is_model_specific_and_the_counts_are_told() -> None:
-    specific, reasons = decide(facts(seen={"a": (5, 20), "b": (0, 10), "c": (0, 4)}))
-    assert specific is True
-    assert reasons[1] == "it recurs on no other model at hand: b 0 of 10, c 0 of 4 failures"
-
-
-def test_a_trigger_that_fires_elsewhere_is_recurrence() -> None:
-    """Grouping may miss a shared cause; the same remedy acting on another model's failures does not."""
-    counts = {"a": (4, 20), "b": (1, 10)}
-    specific, reasons = decide(facts(seen={"a": (5, 20), "b": (0, 10)}, fired=counts))
-    assert specific is False
-    assert reasons[2] == "its trigger fires on other models too: a 4 of 20, b 1 of 10 replayed failures"
-
-
-def test_a_trigger_on_one_model_only_is_model_specific_though_the_pattern_looks_alike_elsewhere() -> None:
-    specific, reasons = decide(facts(fired={"a": (6, 20), "b": (0, 20)}))
-    assert specific is True
-    assert reasons[2] == "its trigger fires on a only: a 6 of 20, b 0 of 20 replayed failures (p 0.01)"
-
-
-def test_few_silent_traces_decide_nothing() -> None:
-    """One hit in twenty against none in twenty is a coin toss."""
-    specific, reasons = decide(facts(fired={"a": (1, 20), "b": (0, 20)}))
-    assert specific is False
-    assert reasons[2].endswith("(p 0.5, which few traces would show by accident)")
-
-
-def test_a_trigger_that_fires_nowhere_leaves_it_to_the_pattern() -> None:
-    specific, reasons = decide(facts(fired={"a": (0, 20), "b": (0, 20)}))
-    assert (specific, reasons[2]) == (
-        False,
-        "its trigger fires on no trace: a 0 of 20, b 0 of 20 replayed failures",
-    )
-
-
-@pytest.mark.parametrize(
-    "seen, told",
-    [
-        ({"a": (5, 20)}, "no failure of another model is at hand"),
-        ({"a": (5, 20), "b": (0, 0)}, "no failure of another model is at hand"),
-        (
-            {"a": (0, 20), "b": (0, 10)},
-            "among the failures of all models its own are noise, so they cannot be compared",
-        ),
-    ],
-)
-def test_what_cannot_be_compared_is_undecided(seen: Any, told: str) -> None:
-    specific, reasons = decide(facts(seen=seen))
-    assert specific is None
-    assert reasons[1] == told
-
-
 def test_silence_on_other_tasks_is_called_weak() -> None:
     nowhere = {"a": (5, 20), "b": (0, 10)}
     for shared, told in ((0, True), (1, False), (None, False)):
@@ -128,14 +93,10 @@ def test_silence_on_other_tasks_is_called_weak() -> None:
     assert not decide(facts(shared_tasks=0))[1][-1].startswith("weak"), "a defect needs no such warning"
 
 
-def test_chance_is_fishers_exact_test() -> None:
-    from scipy.stats import fisher_exact
-
-    for hits, n, rest in ((3, 20, 35), (1, 5, 5), (7, 7, 1)):
-        wanted = fisher_exact([[hits, n - hits], [0, rest]], alternative="greater").pvalue
-        assert chance((hits, n), {"b": (0, rest)}) == pytest.approx(wanted)
-    assert chance((0, 20), {"b": (0, 20)}) == 1.0
-    assert chance((3, 20), {}) == 1.0
+def test_chance_that_all_hits_fall_on_the_own_traces() -> None:
+    assert chance((3, 20), {"b": (0, 35)}) == pytest.approx(1140 / 26235)  # (20 over 3) in (55 over 3)
+    assert chance((7, 7), {"b": (0, 1)}) == pytest.approx(1 / 8)
+    assert chance((0, 20), {"b": (0, 20)}) == chance((3, 20), {}) == pytest.approx(1.0)
 
 
 # -- t --------------------------------------------------------------------------------------------------------------
@@ -259,13 +220,7 @@ def test_kappa_is_undefined_with_a_reason() -> None:
 
 
 def test_agreement_leaves_out_what_either_side_leaves_open() -> None:
-    every = [
-        judgement(1, True),
-        judgement(2, False),
-        judgement(3, None),
-        judgement(4, False),
-        judgement(5, True),
-    ]
+    every = [judgement(n + 1, specific) for n, specific in enumerate((True, False, None, False, True))]
     mine = {f"ecdysis-1.{n}": Label(w) for n, w in ((1, QUIRK), (2, DEFECT), (3, QUIRK), (4, UNSURE))}
     found = agreement(every, mine)
     assert (found.kappa, found.n, found.agreed, found.left_out) == (1.0, 2, 1.0, 3)

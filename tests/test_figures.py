@@ -545,10 +545,14 @@ def test_many_models_make_the_footer_and_the_canvas_grow():
     assert long.layout.height - plain.layout.height == long.layout.margin.b - plain.layout.margin.b
 
 
+def save(fig, folder, name, frame):
+    return f.save_all({name: (fig, frame)}, folder, FOOTER)[name]
+
+
 def test_without_a_browser_the_rest_is_written_and_the_reason_given(tmp_path, monkeypatch):
     monkeypatch.setenv("BROWSER_PATH", "/no/such/chrome")
     frame = f.coverage_frame(data.subset())
-    got = f.save(f.coverage(frame), tmp_path / "new", "coverage", frame, FOOTER)
+    got = save(f.coverage(frame), tmp_path / "new", "coverage", frame)
     assert got["png"] is None and got["svg"] is None
     assert got["skipped"] == "BROWSER_PATH names no program: /no/such/chrome"
     assert sorted(p.name for p in (tmp_path / "new").iterdir()) == ["coverage.csv", "coverage.html"]
@@ -563,7 +567,7 @@ def test_a_browser_that_dies_is_a_reason_and_not_a_crash(tmp_path, monkeypatch):
     broken.chmod(0o755)
     monkeypatch.setenv("BROWSER_PATH", str(broken))
     frame, started = f.coverage_frame(data.subset()), time.monotonic()
-    got = f.save(f.coverage(frame), tmp_path, "coverage", frame, FOOTER)
+    got = save(f.coverage(frame), tmp_path, "coverage", frame)
     assert got["png"] is None and str(broken) in got["skipped"]
     assert got["html"].is_file() and time.monotonic() - started < 30
 
@@ -571,7 +575,7 @@ def test_a_browser_that_dies_is_a_reason_and_not_a_crash(tmp_path, monkeypatch):
 def test_csv_holds_the_table_with_run_and_simulated(tmp_path, monkeypatch):
     monkeypatch.setenv("BROWSER_PATH", "/none")
     frame = f.coverage_frame(data.subset(3, 10)).drop(columns="simulated")
-    back = pd.read_csv(f.save(f.coverage(frame), tmp_path, "coverage", frame, FOOTER)["csv"])
+    back = pd.read_csv(save(f.coverage(frame), tmp_path, "coverage", frame)["csv"])
     assert back["coverage"].tolist() == pytest.approx(frame["coverage"].tolist())
     assert back["run_id"].eq("run-7").all() and back["simulated"].all()
 
@@ -580,10 +584,10 @@ def test_bad_names_and_folders_are_refused(tmp_path):
     frame = f.coverage_frame(data.subset())
     fig = f.coverage(frame)
     with pytest.raises(LabError, match=r"name of a figure .* got '\.\./x'"):
-        f.save(fig, tmp_path, "../x", frame, FOOTER)
+        save(fig, tmp_path, "../x", frame)
     (tmp_path / "file").write_text("")
     with pytest.raises(LabError, match="cannot write figures to"):
-        f.save(fig, tmp_path / "file" / "sub", "x", frame, FOOTER)
+        save(fig, tmp_path / "file" / "sub", "x", frame)
 
 
 @pytest.fixture(scope="module")

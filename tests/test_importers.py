@@ -17,16 +17,11 @@ REAL = Path(__file__).parents[2] / "shared" / "data" / "tau_bench_gpt4o_airline_
 needs_real = pytest.mark.skipif(not REAL.exists(), reason="shared data absent")
 CANARY = "CANARY-7f3a"
 GOLD = {"name": CANARY, "kwargs": {"order_id": CANARY}, "arguments": {"order_id": CANARY}, "info": CANARY}
+ORDER = {"id": "c1", "type": "function", "function": {"name": "get_order", "arguments": '{"id": "W1"}'}}
 CHAT: list[dict[str, Any]] = [
     {"role": "system", "content": "policy"},
     {"role": "user", "content": "Where is W1?"},
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {"id": "c1", "type": "function", "function": {"name": "get_order", "arguments": '{"id": "W1"}'}}
-        ],
-    },
+    {"role": "assistant", "content": None, "tool_calls": [ORDER]},
     {"role": "tool", "tool_call_id": "c1", "name": "get_order", "content": "Error: order not found"},
     {"role": "assistant", "content": "I cannot find it."},
     {"role": "user", "content": "Bye ###STOP###"},
@@ -43,20 +38,10 @@ def v1(**more: Any) -> dict[str, Any]:
 
 def simulation(**more: Any) -> dict[str, Any]:
     """A τ² simulation, gold in every check."""
+    call = {"id": "c1", "name": "cancel_order", "arguments": {"order_id": "#W1"}, "requestor": "assistant"}
     messages = [
         {"role": "user", "content": "Cancel, please", "raw_data": {"gold": CANARY}},
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [
-                {
-                    "id": "c1",
-                    "name": "cancel_order",
-                    "arguments": {"order_id": "#W1"},
-                    "requestor": "assistant",
-                }
-            ],
-        },
+        {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "id": "c1", "content": "no such order", "error": True, "requestor": "assistant"},
         {"role": "user", "content": "###STOP###"},
     ]
@@ -71,15 +56,9 @@ def simulation(**more: Any) -> dict[str, Any]:
         "info": {"note": CANARY},
     }
     record = {
-        "id": "s1",
-        "task_id": "12",
-        "trial": 0,
-        "seed": 300,
-        "duration": 4.5,
-        "termination_reason": "user_stop",
-        "reward_info": reward,
-        "messages": messages,
-    }
+        "id": "s1", "task_id": "12", "trial": 0, "seed": 300, "duration": 4.5,
+        "termination_reason": "user_stop", "reward_info": reward, "messages": messages,
+    }  # fmt: skip
     return {**record, **more}
 
 
@@ -102,6 +81,13 @@ def write(path: Path, document: Any) -> Path:
     """JSON in a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def write_lines(path: Path, *records: Any) -> Path:
+    """JSONL in a file; a text stands as it is."""
+    lines = [r if isinstance(r, str) else json.dumps(r, ensure_ascii=False) for r in records]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
 
@@ -167,8 +153,7 @@ def test_canary_gold_never_passes_the_door(shape: str, tmp_path: Path) -> None:
     else:
         gold = {k: [GOLD] for k in ("actions", "evaluation_criteria", "outputs", "nl_assertions")}
         record = {"messages": CHAT, "score": 0, "task_id": "3", "gold": CANARY, **gold}
-        path = tmp_path / "runs.jsonl"
-        path.write_text(json.dumps(record) + "\n", encoding="utf-8")
+        path = write_lines(tmp_path / "runs.jsonl", record)
     assert CANARY in "".join(f.read_text() for f in tmp_path.rglob("*.json*"))
     found = import_traces(path)
     assert len(found.trajectories) == 1 and found.damaged == ()
@@ -277,13 +262,11 @@ def test_jsonl_needs_only_messages_and_score(tmp_path: Path) -> None:
             "task_id": 7,
             "model": "m",
             "trial": 2,
-            "checks": {"db": False, "x": "gold"},
+            "checks": {"db": False, "x": "g"},
         },
         {"messages": [], "score": None, "error": "Connection reset"},
     ]
-    path = tmp_path / "runs.jsonl"
-    path.write_text("\n".join(json.dumps(x, ensure_ascii=False) for x in lines) + "\n\n", encoding="utf-8")
-    found = import_traces(path)
+    found = import_traces(write_lines(tmp_path / "runs.jsonl", *lines, ""))
     assert found.damaged == () and found.infra == 1 and len(found.trajectories) == 4
     a, b, c, _ = found.trajectories
     assert a.trial.task_id == b.trial.task_id and a.trial.task_id.startswith(
@@ -296,18 +279,14 @@ def test_jsonl_needs_only_messages_and_score(tmp_path: Path) -> None:
 
 
 def test_damage_is_told_by_file_record_and_field_and_the_rest_imports(tmp_path: Path) -> None:
+    nameless = {"role": "assistant", "content": None, "tool_calls": [{"function": {"arguments": "{}"}}]}
     records = [
         v1(),
         {**v1(), "reward": None},
         {**v1(), "reward": float("nan")},
         {k: v for k, v in v1().items() if k != "task_id"},
         {**v1(), "traj": [*CHAT, {"role": "robot", "content": "x"}]},
-        {
-            **v1(),
-            "traj": [
-                {"role": "assistant", "content": None, "tool_calls": [{"function": {"arguments": "{}"}}]}
-            ],
-        },
+        {**v1(), "traj": [nameless]},
         {**v1(), "traj": []},
         "not a record",
         v1(trial=2),
@@ -340,18 +319,15 @@ def test_a_list_that_breaks_off_gives_its_complete_records(tmp_path: Path) -> No
 
 
 def test_a_broken_line_does_not_stop_jsonl(tmp_path: Path) -> None:
-    path = tmp_path / "runs.jsonl"
-    good = json.dumps({"messages": CHAT, "score": 0})
-    path.write_text(f'{good}\n{{"messages": [\n{good}\n', encoding="utf-8")
-    found = import_traces(path)
+    good = {"messages": CHAT, "score": 0}
+    found = import_traces(write_lines(tmp_path / "runs.jsonl", good, '{"messages": [', good))
     assert len(found.trajectories) == 2 and [(d.record, d.field) for d in found.damaged] == [(1, "json")]
 
 
 def test_a_models_malformed_arguments_are_kept_not_damage(tmp_path: Path) -> None:
     messages = json.loads(json.dumps(CHAT))
     messages[2]["tool_calls"][0]["function"]["arguments"] = '{"id": '
-    path = tmp_path / "runs.jsonl"
-    path.write_text(json.dumps({"messages": messages, "score": 0}), encoding="utf-8")
+    path = write_lines(tmp_path / "runs.jsonl", {"messages": messages, "score": 0})
     (trajectory,) = import_traces(path).trajectories
     assert trajectory.messages[2].calls[0].arguments == {"_raw": '{"id": '}
 
@@ -368,8 +344,7 @@ def test_a_models_malformed_arguments_are_kept_not_damage(tmp_path: Path) -> Non
 )
 def test_errors_are_read_from_text_where_no_flag_says_it(content: str, failed: bool, tmp_path: Path) -> None:
     messages = [CHAT[1], CHAT[2], {**CHAT[3], "content": content}]
-    path = tmp_path / "runs.jsonl"
-    path.write_text(json.dumps({"messages": messages, "score": 0}), encoding="utf-8")
+    path = write_lines(tmp_path / "runs.jsonl", {"messages": messages, "score": 0})
     assert import_traces(path).trajectories[0].messages[2].error is failed
 
 

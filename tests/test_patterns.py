@@ -13,9 +13,11 @@ import pytest
 from ecdysis_lab.failures import clusters, embedding, patterns
 from ecdysis_lab.failures.cards import find_failures
 from ecdysis_lab.failures.clusters import cluster, cluster_size
-from ecdysis_lab.failures.distance import bigrams, layout, texts_of, vectors_of
+from ecdysis_lab.failures.distance import Weights, bigrams, distances, distances_to, scaled
+from ecdysis_lab.failures.layout import layout
 from ecdysis_lab.failures.names import gist
-from ecdysis_lab.failures.patterns import Weights, distances, find_patterns
+from ecdysis_lab.failures.patterns import find_patterns
+from ecdysis_lab.failures.texts import texts_of, vectors_of
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.records import Failure, LabError, Message, Trajectory, Trial
 
@@ -227,7 +229,7 @@ def test_all_noise_is_said() -> None:
     labels = np.full(10, -1)
     said = clusters.doubts(odd, uniform, labels, 1.0, None)
     assert said[0].startswith("No pattern found: every failure is noise")
-    assert patterns._noise(odd, labels, uniform) == {f.key: (-1, 0.0) for f in odd}
+    assert patterns._noise(odd, labels, uniform, labels) == {f.key: (-1, 0.0) for f in odd}
     assert patterns._describe(odd, labels, uniform) == ()
 
 
@@ -356,14 +358,31 @@ def test_auto_falls_back_to_tfidf_with_a_reason(monkeypatch: pytest.MonkeyPatch)
         embedding.embedder("minilm")
 
 
+def test_distances_to_others_are_on_their_scale() -> None:
+    failures, _ = planted(4)
+    vectors, _ = vectors_of(failures, TFIDF)
+    matrix, factors = scaled(failures, vectors)
+    apart = distances_to(failures[:3], failures, factors, vectors[:3], vectors)
+    off = np.arange(3)[:, None] != np.arange(12)[None, :]
+    assert apart.shape == (3, 12) and np.allclose(apart[off], matrix[:3][off], atol=1e-5)
+    alike = distances_to(failures[:1], failures, {})  # no part tells any two apart
+    assert alike.tolist() == [[0.0] * 12]
+
+
 def test_sampled_mode_is_said_and_places_everyone(monkeypatch: pytest.MonkeyPatch) -> None:
     failures, causes = planted(20)
-    monkeypatch.setattr(patterns, "SAMPLED", 50)
-    monkeypatch.setattr(patterns, "SAMPLE", 30)
-    found = find_patterns(failures, TFIDF, stability=False)
-    assert found.warnings[0].startswith("Sampled mode: 60 failures are too many")
-    assert set(found.layout) == {f.key for f in failures}
-    placed = [k for p in found.patterns for k in p.members] + list(found.noise)
-    assert sorted(placed) == sorted(f.key for f in failures)
-    for pattern in found.patterns:
-        assert len({causes[i] for i, f in enumerate(failures) if f.key in pattern.members}) == 1
+    odd = failure("task 9", (("refund", "Error: no such card"), ("wire", "{}")), end="max_steps")
+    monkeypatch.setattr(patterns, "MOST", 30)
+    monkeypatch.setattr(patterns, "BLOCK", 7)
+    cause = {f.key: c for f, c in zip(failures, causes, strict=True)}
+    for seed in range(3):  # the odd one is in some samples and out of others
+        found = find_patterns([*failures, odd], TFIDF, seed=seed, stability=False)
+        assert found.warnings[0].startswith("Sampled mode: 61 failures are too many")
+        placed = [k for p in found.patterns for k in p.members] + list(found.noise)
+        assert sorted(placed) == sorted(found.layout) == sorted([*cause, odd.key])
+        assert [{cause[k] for k in p.members} for p in found.patterns] == [
+            {cause[p.medoid]} for p in found.patterns
+        ]
+        assert sorted(len(p.members) for p in found.patterns) == [20, 20, 20]
+        near, similarity = found.noise[odd.key]
+        assert 0 <= near < 3 and similarity < 0.6

@@ -128,10 +128,11 @@ def test_the_debate_is_shown_turn_by_turn(real: Any) -> None:
         "<b>Moderator</b>",
     ):
         assert text in page
-    assert page.count('<div class="el-turn"') == 7
+    assert page.count('<div class="el-turn el-') == 7
     assert page.index("<b>Analyst</b>") < page.index("<b>Critic</b>") < page.index("<b>Engineer</b>")
     assert f"Spec: {len(real[2].spec.changes)} changes" in page
-    assert show_review(str(real[0].folder), 1)._repr_html_() == page
+    shown = show_review(str(real[0].folder), 1)._repr_html_()
+    assert shown.endswith(page) and ".el-turn {" in shown.split("</style>")[0]
 
 
 def test_every_reference_leads_to_its_step(real: Any) -> None:

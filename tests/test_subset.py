@@ -119,18 +119,9 @@ def test_gains_only_fall() -> None:
 
 @pytest.mark.parametrize(
     ("n", "budget", "size"),
-    [
-        (24, None, 6),
-        (25, None, 7),
-        (1, None, 1),
-        (0, None, 0),
-        (24, 5, 5),
-        (24, 0.5, 12),
-        (24, 0.1, 3),
-        (3, 99, 3),
-        (10, 0.3, 3),
-    ],
-)
+    [(24, None, 6), (25, None, 7), (1, None, 1), (0, None, 0), (24, 5, 5), (24, 0.5, 12), (24, 0.1, 3), (3, 99, 3),
+     (10, 0.3, 3)],
+)  # fmt: skip
 def test_budget(n: int, budget: Any, size: int) -> None:
     assert budget_of(n, budget) == size
 
@@ -230,14 +221,11 @@ def test_a_saved_pick_is_found_by_key_in_its_order(tmp_path: Path) -> None:
 
 
 def test_a_pick_outlives_a_change_of_the_harness(tmp_path: Path) -> None:
-    later = [
-        replace(
-            f,
-            key=f"later{i}",
-            trajectory=replace(f.trajectory, trial=replace(f.trajectory.trial, harness="h2")),
-        )
-        for i, f in enumerate(ALL)
-    ]
+    def moved(f: Failure, key: str) -> Failure:
+        trial = replace(f.trajectory.trial, harness="h2")
+        return replace(f, key=key, trajectory=replace(f.trajectory, trial=trial))
+
+    later = [moved(f, f"later{i}") for i, f in enumerate(ALL)]
     chosen = [A[2], B[0]]
     trials = {f.key: identity_of(f) for f in chosen}
     subset = from_file(saved(tmp_path / "subset.json", list(trials), trials), later)

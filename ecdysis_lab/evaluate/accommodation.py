@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import comb
 from typing import TYPE_CHECKING
 
 from ecdysis_lab.records import Embedder, Failure, Patterns
@@ -121,9 +120,11 @@ def chance(own: tuple[int, int], others: Counted) -> float:
     own : (hits, traces) of the own model. others : of the other models, without a hit. Fisher's exact test, one-sided;
         1.0 without hits or without other traces.
     """
+    from scipy.stats import fisher_exact
+
     hits, n = own
-    everyone = n + sum(total for _, total in others.values())
-    return comb(n, hits) / comb(everyone, hits) if hits and everyone > n else 1.0
+    silent = sum(total for _, total in others.values())
+    return float(fisher_exact([[hits, n - hits], [0, silent]], alternative="greater").pvalue)
 
 
 def _split(counted: Counted, model: str) -> tuple[tuple[int, int], dict[str, tuple[int, int]]]:

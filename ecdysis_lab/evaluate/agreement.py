@@ -111,21 +111,12 @@ def agreement(judgements: Sequence[Judgement], labels: Mapping[str, Label]) -> A
 
 
 def cohen(first: Sequence[bool], second: Sequence[bool]) -> tuple[float | None, str]:
-    """Cohen's κ of two raters over the same items, or None and the reason.
-
-    Parameters
-    ----------
-    first, second : their judgements, of equal length. κ = (observed - expected) / (1 - expected) agreement.
-    """
-    n = len(first)
-    if n == 0:
+    """Cohen's κ of two raters over the same items (True: quirk), or None and the reason."""
+    if not first:
         return None, "no change is decided by both"
-    same = sum(a == b for a, b in zip(first, second, strict=True)) / n
-    a, b = sum(first) / n, sum(second) / n
-    chance = a * b + (1 - a) * (1 - b)
-    if chance == 1.0:
-        return (
-            None,
-            f"both call every one of the {n} changes a {QUIRK if first[0] else DEFECT}, so chance explains all",
-        )
-    return (same - chance) / (1 - chance), ""
+    if len({*first, *second}) == 1:
+        word = QUIRK if first[0] else DEFECT
+        return None, f"both call every one of the {len(first)} changes a {word}, so chance explains all"
+    from sklearn.metrics import cohen_kappa_score
+
+    return float(cohen_kappa_score(first, second)), ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import comb
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ecdysis_lab.records import LabError, Trajectory
@@ -120,15 +120,14 @@ def gain_distribution(won: Sequence[int], trials: int, repeats: int = 2) -> tupl
     return np.arange(-half, half + 1), chances
 
 
+@cache
 def _one_task(c: int, m: int, pool: int) -> np.ndarray:
     """Chances of gains -m..m when two disjoint sets of m trials are drawn from a pool with c successes."""
     import numpy as np
+    from scipy.stats import hypergeom
 
-    out = np.zeros(2 * m + 1)
-    total = comb(pool, m) * comb(pool - m, m)
-    for a in range(max(0, c - (pool - m)), min(m, c) + 1):
-        first = comb(c, a) * comb(pool - c, m - a)
-        for b in range(min(m, c - a) + 1):
-            if m - b <= pool - c - (m - a):
-                out[b - a + m] += first * comb(c - a, b) * comb(pool - c - m + a, m - b) / total
-    return out
+    won = np.arange(m + 1)
+    first = hypergeom.pmf(won, pool, c, m)[:, None]  # of the one set
+    second = hypergeom.pmf(won[None, :], pool - m, c - won[:, None], m)  # of the other, given the one
+    chances = np.where(first > 0, first * second, 0.0)
+    return np.bincount((m + won[None, :] - won[:, None]).ravel(), chances.ravel(), 2 * m + 1)

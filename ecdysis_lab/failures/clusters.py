@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ecdysis_lab.records import Failure
@@ -142,24 +142,26 @@ def doubts(
         found.append("No pattern found: every failure is noise (no two alike enough to call it one cause).")
     if float(matrix.max()) < 1e-6:
         found.append("All failures look identical to the distance: they form one pattern.")
-    tasks = Counter(f.task_id for f in items)
-    if len(tasks) == 1:
+    if len({f.task_id for f in items}) == 1:
         found.append("All failures come from one task: no pattern can be recurring.")
-    elif grouped:
-        by_pattern: Mapping[int, Counter[str]] = defaultdict(Counter)
-        for i in grouped:
-            by_pattern[int(labels[i])][items[i].task_id] += 1
-        top = sum(max(c.values()) for c in by_pattern.values()) / len(grouped)
-        if top >= 0.7:
-            found.append(
-                f"You clustered tasks: {top:.0%} of the grouped failures share their pattern's main task. "
-                "Lower the text weight or add tasks before reading causes into it."
-            )
+    elif grouped and (top := _main_task_share([items[i].task_id for i in grouped], labels[grouped])) >= 0.7:
+        found.append(
+            f"You clustered tasks: {top:.0%} of the grouped failures share their pattern's main task. "
+            "Lower the text weight or add tasks before reading causes into it."
+        )
     if share < 0.9:
         found.append(f"The embedder saw only {share:.0%} of the card tokens.")
     if steady is not None and grouped and steady < 0.5:
         found.append(f"The patterns are unstable: mean ARI over subsamples is {steady:.2f}.")
     return found + ward(matrix, labels, grouped)
+
+
+def _main_task_share(tasks: Sequence[str], labels: np.ndarray) -> float:
+    """Share of failures that belong to the commonest task of their pattern."""
+    by_pattern: dict[int, Counter[str]] = defaultdict(Counter)
+    for task, label in zip(tasks, labels.tolist(), strict=True):
+        by_pattern[label][task] += 1
+    return sum(max(c.values()) for c in by_pattern.values()) / len(tasks)
 
 
 def ward(matrix: np.ndarray, labels: np.ndarray, grouped: Sequence[int]) -> list[str]:

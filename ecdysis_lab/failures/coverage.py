@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ecdysis_lab.failures.distance import bigrams, columns_of, indicator, texts_of
+from ecdysis_lab.failures.distance import bigrams, columns_of, indicator, jaccard
+from ecdysis_lab.failures.texts import texts_of
 from ecdysis_lab.records import Failure, Patterns
 
 if TYPE_CHECKING:
@@ -82,10 +83,7 @@ class Coverage:
         for part in (0, 1):
             words = [frozenset(t[part].lower().split()) for t in texts]
             marks = indicator(words, columns_of(words))
-            shared = marks @ marks[chosen].T
-            sizes = marks.sum(axis=1)
-            union = sizes[:, None] + sizes[None, chosen] - shared
-            parts.append(np.divide(shared, union, out=np.ones_like(shared), where=union > 0))
+            parts.append(jaccard(marks, marks[chosen]))
         mean = (parts[0] + parts[1]) / 2
         labels = np.array(self.labels)
         same = (labels[:, None] == labels[None, chosen]) & (labels[:, None] >= 0)

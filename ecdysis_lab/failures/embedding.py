@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ecdysis_lab.records import LabError
+from ecdysis_lab.records import Embedder, LabError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,7 +41,7 @@ def text_hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
 
-def embedder(name: str = "auto", cache: VectorCache | None = None) -> Encoder:
+def embedder(name: str = "auto", cache: VectorCache | None = None) -> Embedder:
     """An embedder by name.
 
     Parameters
@@ -60,23 +60,7 @@ def embedder(name: str = "auto", cache: VectorCache | None = None) -> Encoder:
     return packaged_minilm(cache) if name in ("auto", MINILM) else SentenceModel(name, cache)
 
 
-class Encoder:
-    """Name, warnings for the reader, and ``encode``."""
-
-    name: str = ""
-    warnings: tuple[str, ...] = ()
-
-    def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, float]:
-        """Unit vectors of texts.
-
-        Returns
-        -------
-        Array of shape (n, d), float32, unit rows (zero rows for empty texts), and the share of tokens seen.
-        """
-        raise NotImplementedError
-
-
-class TfidfEmbedder(Encoder):
+class TfidfEmbedder:
     """TF-IDF over words and word pairs, reduced by SVD to at most 128 dimensions; deterministic."""
 
     def __init__(self, chosen: bool = True) -> None:
@@ -87,7 +71,7 @@ class TfidfEmbedder(Encoder):
         )
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, float]:
-        """See ``Encoder.encode``; the vectors of one call cannot be compared with those of another."""
+        """See ``records.Embedder``; the vectors of one call cannot be compared with those of another."""
         import numpy as np
         from sklearn.decomposition import TruncatedSVD
         from sklearn.feature_extraction.text import TfidfVectorizer
@@ -104,16 +88,25 @@ class TfidfEmbedder(Encoder):
         return unit(dense), 1.0
 
 
-class ChunkEmbedder(Encoder):
-    """Texts cut into chunks of the model's window, chunk vectors averaged by tokens, vectors cached."""
+class SentenceModel:
+    """Any sentence-transformers model: texts cut into chunks of its window, chunk vectors averaged, vectors cached.
 
-    def __init__(self, name: str, cache: VectorCache | None = None) -> None:
+    Parameters
+    ----------
+    name : its name, also the key of its vectors in the cache.
+    cache : see :func:`embedder`.
+    folder : where its files lie, when ``name`` is not the place.
+    """
+
+    def __init__(self, name: str, cache: VectorCache | None = None, folder: Path | None = None) -> None:
         self.name = name
         self._cache = cache
+        self._place = folder or Path(name)
         self._vectors: dict[str, np.ndarray] = {}  # of this process, by text hash
+        self._loaded: Any = None
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, float]:
-        """See ``Encoder.encode``; known vectors come from the cache, equal texts are encoded once."""
+        """See ``records.Embedder``; known vectors come from the cache, equal texts are encoded once."""
         import numpy as np
 
         hashes = [text_hash(text) for text in texts]
@@ -163,33 +156,6 @@ class ChunkEmbedder(Encoder):
         # Rounded, so that the last bits, which depend on the batch, cannot move a failure between patterns.
         return list(np.round(unit(sums), 5))
 
-    def _window(self) -> int:
-        """Tokens of a chunk, without the special ones."""
-        raise NotImplementedError
-
-    def _tokens(self, text: str) -> list[int]:
-        raise NotImplementedError
-
-    def _forward(self, chunks: Sequence[tuple[int, ...]]) -> np.ndarray:
-        """Unit vector of each chunk, shape (n, d)."""
-        raise NotImplementedError
-
-
-class SentenceModel(ChunkEmbedder):
-    """Any sentence-transformers model.
-
-    Parameters
-    ----------
-    name : its name, also the key of its vectors in the cache.
-    cache : see :func:`embedder`.
-    folder : where its files lie, when ``name`` is not the place.
-    """
-
-    def __init__(self, name: str, cache: VectorCache | None = None, folder: Path | None = None) -> None:
-        super().__init__(name, cache)
-        self._place = folder or Path(name)
-        self._loaded: Any = None
-
     @property
     def _model(self) -> Any:
         """The model, loaded when first needed: torch takes seconds to import."""
@@ -210,12 +176,14 @@ class SentenceModel(ChunkEmbedder):
         return self._loaded
 
     def _window(self) -> int:
+        """Tokens of a chunk, without the special ones."""
         return min(CHUNK_TOKENS, self._model.max_seq_length or CHUNK_TOKENS) - 2
 
     def _tokens(self, text: str) -> list[int]:
         return list(self._model.tokenizer.encode(text, add_special_tokens=False, verbose=False))
 
     def _forward(self, chunks: Sequence[tuple[int, ...]]) -> np.ndarray:
+        """Unit vector of each chunk, shape (n, d)."""
         texts = [self._model.tokenizer.decode(ids) for ids in chunks]
         return unit(
             self._model.encode(texts, batch_size=32, normalize_embeddings=True, show_progress_bar=False)

@@ -6,23 +6,29 @@ Noise stays noise. Everything is deterministic: the same failures give the same 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ecdysis_lab.failures.clusters import cluster, doubts
+from ecdysis_lab.failures.clusters import cluster, doubts, nearness
 from ecdysis_lab.failures.clusters import stability as steadiness
-from ecdysis_lab.failures.distance import DEFAULT, Weights, distances, layout, nearest, spread, vectors_of
+from ecdysis_lab.failures.distance import DEFAULT, Weights, distances, distances_to, scaled
+from ecdysis_lab.failures.layout import layout, spread
 from ecdysis_lab.failures.names import names_of, quote_of, terms
+from ecdysis_lab.failures.texts import vectors_of
 from ecdysis_lab.records import Embedder, Failure, Pattern, Patterns
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Weights", "cluster", "distances", "find_patterns", "signature"]
-
 FEW = 10  # below this, density means nothing: group by signature
-SAMPLED, SAMPLE = 12_000, 6_000  # above the first, patterns are found on a sample of the second
+MOST = 10_000  # compared each with each: 400 MB a matrix, about 3 GB in all; of more, a sample
+BLOCK = 4_000  # of the others, compared with the sample at once: 160 MB a matrix
+SAMPLED = (
+    "Sampled mode: {n} failures are too many to compare each pair, so patterns were found on {most} drawn by seed "
+    "{seed}; each of the others joined the pattern of its nearest drawn failure where it lies within the pattern's "
+    "reach, and is noise otherwise."
+)
 
 
 def signature(failure: Failure) -> tuple[str, ...]:
@@ -43,7 +49,7 @@ def find_patterns(
     Parameters
     ----------
     failures : failures of one round, in any order.
-    embedder : text to vectors; None takes ``embed.embedder("auto")``.
+    embedder : text to vectors; None takes ``embedding.embedder("auto")``.
     weights : weights of the distance's parts.
     seed : seed of the subsamples.
     stability : whether to cluster subsamples for the stability figure.
@@ -59,8 +65,6 @@ def find_patterns(
         )
     if len(items) < FEW:
         return _few(items)
-    if len(items) > SAMPLED:
-        return _sampled(items, embedder, weights, seed, stability)
     return _by_density(items, embedder, weights, seed, stability)
 
 
@@ -75,7 +79,7 @@ def _few(items: Sequence[Failure]) -> Patterns:
         f"Only {len(items)} failure{'s' if len(items) > 1 else ''}: grouped by signature (termination, "
         f"failed checks, first thing wrong), since density says nothing under {FEW}."
     )
-    spots = {f.key: (float(x), float(y)) for f, (x, y) in zip(items, layout(matrix), strict=True)}
+    spots = _spots((f.key for f in items), layout(matrix))
     return Patterns(_describe(items, labels, matrix), {}, spots, "signature", "none", 1.0, None, (warning,))
 
 
@@ -85,21 +89,27 @@ def _by_density(
     import numpy as np
 
     vectors, share, name, warnings = _embedded(items, embedder, weights)
-    matrix = distances(items, vectors, weights)
+    chosen = np.arange(len(items))
+    if len(items) > MOST:
+        chosen = np.sort(np.random.default_rng(seed).choice(len(items), MOST, replace=False))
+        warnings.insert(0, SAMPLED.format(n=len(items), most=MOST, seed=seed))
+    sample = [items[i] for i in chosen.tolist()]
+    matrix, factors = scaled(sample, None if vectors is None else vectors[chosen], weights)
     labels = cluster(matrix)
     steady = steadiness(matrix, labels, np.random.default_rng(seed)) if stability else None
-    warnings += doubts(items, matrix, labels, share, steady)
-    spots = {f.key: (float(x), float(y)) for f, (x, y) in zip(items, layout(matrix), strict=True)}
-    return Patterns(
-        patterns=_describe(items, labels, matrix),
-        noise=_noise(items, labels, matrix),
-        layout=spots,
+    found = Patterns(
+        patterns=_describe(sample, labels, matrix),
+        noise=_noise(sample, labels, matrix, labels),
+        layout=_spots((f.key for f in sample), layout(matrix)),
         method="hdbscan",
         embedder=name,
         tokens_seen=share,
         stability=steady,
-        warnings=tuple(warnings),
+        warnings=(*warnings, *doubts(sample, matrix, labels, share, steady)),
     )
+    if len(items) > MOST:
+        found = _joined(found, labels, _reach(matrix, labels), _rest(items, vectors, chosen, factors))
+    return found
 
 
 def _embedded(
@@ -115,20 +125,30 @@ def _embedded(
     return vectors, share, embedder.name, list(getattr(embedder, "warnings", ()))
 
 
-def _noise(items: Sequence[Failure], labels: np.ndarray, matrix: np.ndarray) -> dict[str, tuple[int, float]]:
-    """Nearest pattern of each noise failure (by mean distance to its members) and the similarity to it.
+def _noise(
+    items: Sequence[Failure], own: np.ndarray, apart: np.ndarray, labels: np.ndarray
+) -> dict[str, tuple[int, float]]:
+    """Nearest pattern of each failure without one (by mean distance to its members) and the similarity to it.
+
+    Parameters
+    ----------
+    own : labels of the failures. apart : their distances to all that were clustered, whose labels are ``labels``.
 
     The similarity is ``1 - d / 2``: 1 for the same, 0.5 for a pair as far apart as the mean pair.
     """
+    import numpy as np
+
     groups = [labels == j for j in range(int(labels.max(initial=-1)) + 1)]
     out: dict[str, tuple[int, float]] = {}
-    for i, failure in enumerate(items):
-        if labels[i] >= 0:
-            continue
-        means = [float(matrix[i, group].mean()) for group in groups]
+    for i in np.flatnonzero(own < 0).tolist():
+        means = [float(apart[i, group].mean()) for group in groups]
         near = min(range(len(means)), key=means.__getitem__, default=-1)
-        out[failure.key] = (near, round(max(0.0, 1 - means[near] / 2), 4) if means else 0.0)
+        out[items[i].key] = (near, round(max(0.0, 1 - means[near] / 2), 4) if means else 0.0)
     return out
+
+
+def _spots(keys: Iterable[str], places: np.ndarray) -> dict[str, tuple[float, float]]:
+    return {key: (float(x), float(y)) for key, (x, y) in zip(keys, places, strict=True)}
 
 
 def _describe(items: Sequence[Failure], labels: Iterable[int], matrix: np.ndarray) -> tuple[Pattern, ...]:
@@ -150,26 +170,39 @@ def _describe(items: Sequence[Failure], labels: Iterable[int], matrix: np.ndarra
     return tuple(found)
 
 
-def _sampled(
-    items: Sequence[Failure], embedder: Embedder | None, weights: Weights, seed: int, stability: bool
-) -> Patterns:
-    """Patterns of a seeded sample; every other failure joins its nearest sampled one."""
+def _rest(
+    items: Sequence[Failure], vectors: np.ndarray | None, chosen: np.ndarray, factors: Mapping[str, float]
+) -> Iterator[tuple[list[Failure], np.ndarray]]:
+    """The failures outside the sample in blocks, each with its distances to the sample, shape (block, sample)."""
     import numpy as np
 
-    chosen = np.sort(np.random.default_rng(seed).choice(len(items), SAMPLE, replace=False)).tolist()
-    sample = [items[i] for i in chosen]
-    found = _by_density(sample, embedder, weights, seed, stability)
-    inside = set(chosen)
-    rest = [failure for i, failure in enumerate(items) if i not in inside]
-    near = [sample[j].key for j in nearest(rest, sample, weights)]
-    label = {key: p.id for p in found.patterns for key in p.members}
+    sample = [items[i] for i in chosen.tolist()]
+    outside = np.setdiff1d(np.arange(len(items)), chosen)
+    for part in np.split(outside, range(BLOCK, len(outside), BLOCK)):
+        block = [items[i] for i in part.tolist()]
+        sides = (None, None) if vectors is None else (vectors[part], vectors[chosen])
+        yield block, distances_to(block, sample, factors, *sides)
+
+
+def _joined(
+    found: Patterns, labels: np.ndarray, reach: np.ndarray, rest: Iterable[tuple[list[Failure], np.ndarray]]
+) -> Patterns:
+    """The patterns of a sample with the other failures: each joins the pattern of the nearest sampled failure.
+
+    One whose nearest is noise, or that is farther from it than ``reach`` of its pattern, is noise.
+    """
+    import numpy as np
+
     joined: dict[int, list[Failure]] = defaultdict(list)
-    noise = dict(found.noise)
-    for failure, key in zip(rest, near, strict=True):
-        if key in label:
-            joined[label[key]].append(failure)
-        else:
-            noise[failure.key] = found.noise[key]
+    noise, spots, keys = dict(found.noise), dict(found.layout), list(found.layout)
+    for block, apart in rest:
+        near = apart.argmin(axis=1)
+        own = np.where(apart.min(axis=1) <= reach[labels[near]], labels[near], -1)
+        noise |= _noise(block, own, apart, labels)
+        for failure, label, at in zip(block, own.tolist(), near.tolist(), strict=True):
+            spots[failure.key] = found.layout[keys[at]]
+            if label >= 0:
+                joined[label].append(failure)
     patterns = tuple(
         replace(
             p,
@@ -178,16 +211,18 @@ def _sampled(
         )
         for p in found.patterns
     )
-    keys = [*found.layout, *(f.key for f in rest)]
-    spots = spread(np.array([*found.layout.values(), *(found.layout[key] for key in near)]))
-    warning = (
-        f"Sampled mode: {len(items)} failures are too many to compare each pair, so patterns were found on "
-        f"{SAMPLE} drawn by seed {seed}; the others joined their nearest by words, path and checks."
-    )
-    return replace(
-        found,
-        patterns=patterns,
-        noise=noise,
-        layout={key: (float(x), float(y)) for key, (x, y) in zip(keys, spots, strict=True)},
-        warnings=(warning, *found.warnings),
-    )
+    places = spread(np.array(list(spots.values())))
+    return replace(found, patterns=patterns, noise=noise, layout=_spots(spots, places))
+
+
+def _reach(matrix: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Largest distance of a member to its nearest fellow, by pattern; the last entry stands for noise."""
+    import numpy as np
+
+    reach = []
+    for label in range(int(labels.max(initial=-1)) + 1):
+        group = np.flatnonzero(labels == label)
+        inner = matrix[np.ix_(group, group)]
+        np.fill_diagonal(inner, np.inf)
+        reach.append(max(float(inner.min(axis=1).max()), nearness(len(matrix))))
+    return np.array([*reach, np.inf])

@@ -11,12 +11,12 @@ import json
 import math
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ecdysis_lab.failures.coverage import WRONG, Coverage
-from ecdysis_lab.failures.transcript import shorten
+from ecdysis_lab.failures.coverage import Coverage
+from ecdysis_lab.failures.reasons import reason_of
 from ecdysis_lab.records import Failure, LabError, Patterns, Pick, Subset
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _greedy(
 
     def take(i: int, by_hand: bool) -> None:
         nonlocal noise
-        reason = ("Pinned by hand; it " if by_hand else "It ") + _reason(coverage, patterns, i)
+        reason = ("Pinned by hand; it " if by_hand else "It ") + reason_of(coverage, patterns, i)
         picks.append((i, Pick(items[i].key, round(coverage.gain(i), 6), reason)))
         coverage.add(i)
         noise += coverage.labels[i] < 0
@@ -147,39 +147,6 @@ def _greedy(
         else:
             take(i, False)
     return picks
-
-
-def _reason(coverage: Coverage, patterns: Patterns, i: int) -> str:
-    """What a pick adds, as the end of a sentence."""
-    steps, _, closer = coverage.parts(i)
-    label = coverage.labels[i]
-    where = f"pattern {label}"
-    new = {what for _, what in coverage.pairs[i] - coverage.seen_pairs if what}
-    wrong = [w.removeprefix(WRONG) for w in new if w.startswith(WRONG)]
-    checks = ", ".join(sorted(w for w in new if not w.startswith(WRONG)))
-    said = []
-    if label >= 0 and not coverage.seen_by_label[label]:
-        with_check = f" with the failed check {checks}" if checks else ""
-        said.append(f"opens {where} ({patterns.patterns[label].name}){with_check}")
-    else:
-        said += [f"adds the failed check {checks} to {where}"] if checks else []
-        at = f"shows {where} in a new way" if label >= 0 else "fits no pattern"
-        said += [f"{at} ({shorten(w, 60)})" for w in wrong]
-    if steps:
-        example = min(coverage.steps[i] - coverage.seen_steps, key=_oddness)
-        shown = "ending without any call" if example == ("<start>", "<end>") else " → ".join(example)
-        said.append(f"adds {steps} new tool step{'s' if steps > 1 else ''}, e.g. {shown}")
-    if closer >= 0.005:
-        said.append(f"stands for {closer:.0%} more of all failures")
-    if not said:
-        return f"repeats what is covered of {where if label >= 0 else 'noise'}; it fills the budget."
-    placed = "" if any(where in s for s in said) or label < 0 else f" ({where})"
-    return ", ".join(said[:-1]) + (" and " if len(said) > 1 else "") + said[-1] + placed + "."
-
-
-def _oddness(step: tuple[str, str]) -> tuple[bool, bool, tuple[str, str]]:
-    """Sort key: steps into an error or refusal are the best examples, those at the ends the worst."""
-    return (not step[1].endswith((":error", ":refused")), "<" in "".join(step), step)
 
 
 def _band(
@@ -265,6 +232,22 @@ def from_file(path: Path | str, failures: Sequence[Failure], otherwise: Subset |
     UserWarning: picks that are not among the failures of this round; the first ones are named.
     """
     wanted = read_picks(path)
+    picks, missing = _found(wanted, failures)
+    if missing:
+        few = ", ".join(missing[:3])
+        said = (
+            f"{path}: {len(picks)} of {len(wanted)} picks are among the {len(failures)} failures; not {few}"
+        )
+        if not picks and otherwise is None:
+            raise LabError(f"subset: {said}; pick from this run, with the same model, tasks and seed")
+        warnings.warn(said if picks else f"{said}; taking the {otherwise.origin} subset", stacklevel=2)  # type: ignore[union-attr]
+    if not picks and otherwise is not None:
+        return otherwise
+    return Subset(tuple(picks), len(wanted), len(failures), origin="person")
+
+
+def _found(wanted: Mapping[str, dict[str, Any]], failures: Sequence[Failure]) -> tuple[list[Pick], list[str]]:
+    """Picks that are among the failures, by key or by identity, each failure once, and the keys of the others."""
     keys = {f.key for f in failures}
     alike: dict[str, list[str]] = defaultdict(list)
     for failure in failures:
@@ -279,14 +262,4 @@ def from_file(path: Path | str, failures: Sequence[Failure], otherwise: Subset |
         else:
             now = "" if found == key else " before the harness changed"
             picks[found] = Pick(found, 0.0, f"Picked by a person{now}.")
-    if missing:
-        few = ", ".join(missing[:3])
-        said = (
-            f"{path}: {len(picks)} of {len(wanted)} picks are among the {len(failures)} failures; not {few}"
-        )
-        if not picks and otherwise is None:
-            raise LabError(f"subset: {said}; pick from this run, with the same model, tasks and seed")
-        warnings.warn(said if picks else f"{said}; taking the {otherwise.origin} subset", stacklevel=2)  # type: ignore[union-attr]
-    if not picks and otherwise is not None:
-        return otherwise
-    return Subset(tuple(picks.values()), len(wanted), len(failures), origin="person")
+    return list(picks.values()), missing

@@ -24,9 +24,10 @@ import testbed
 from sklearn.metrics import adjusted_rand_score
 
 from ecdysis_lab.failures.clusters import cluster
-from ecdysis_lab.failures.distance import Weights, distances, vectors_of
+from ecdysis_lab.failures.distance import Weights, distances
 from ecdysis_lab.failures.embedding import embedder
 from ecdysis_lab.failures.patterns import find_patterns
+from ecdysis_lab.failures.texts import vectors_of
 from ecdysis_lab.records import Embedder, Failure
 from ecdysis_lab.store import Store
 

@@ -18,10 +18,11 @@ from pathlib import Path
 import numpy as np
 import testbed
 
-from ecdysis_lab.failures.distance import distances, vectors_of
+from ecdysis_lab.failures.distance import distances
 from ecdysis_lab.failures.embedding import embedder
 from ecdysis_lab.failures.patterns import find_patterns
 from ecdysis_lab.failures.subset import pick_quarter, random_quarter
+from ecdysis_lab.failures.texts import vectors_of
 from ecdysis_lab.records import Embedder, Failure
 from ecdysis_lab.store import Store
 

@@ -8,7 +8,7 @@ The ``*_frame`` functions build them from ``summary.json`` and from records; ``s
 from ecdysis_lab.show.figures.arms import gains, transfer
 from ecdysis_lab.show.figures.chrome import find_chrome
 from ecdysis_lab.show.figures.costs import cost_accuracy, phases
-from ecdysis_lab.show.figures.export import save, save_all
+from ecdysis_lab.show.figures.export import save_all
 from ecdysis_lab.show.figures.frames import (
     cost_frame,
     coverage_frame,
@@ -43,7 +43,6 @@ __all__ = [
     "reference",
     "rounds",
     "rounds_frame",
-    "save",
     "save_all",
     "stamp",
     "transfer",

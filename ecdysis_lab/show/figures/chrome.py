@@ -13,7 +13,9 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,21 +31,6 @@ BROWSERS = (
 )
 START_SECONDS = 60.0
 FIGURE_SECONDS = 60.0
-PAGE = """<!doctype html><html><head><meta charset="utf-8"></head><body>
-<script src="{plotly}"></script><script>
-const FIGURES = {figures};
-async function draw(i) {{
-  const figure = FIGURES[i], {{width, height}} = figure.layout;
-  const svg = await Plotly.toImage(figure, {{format: "svg", width, height, imageDataOnly: true}});
-  const image = new Image(width, height);
-  image.src = "data:image/svg+xml," + encodeURIComponent(svg);
-  await image.decode();
-  const canvas = document.createElement("canvas");
-  [canvas.width, canvas.height] = [width, height];
-  canvas.getContext("2d").drawImage(image, 0, 0, width, height);
-  return [canvas.toDataURL("image/png").split(",")[1], svg];
-}}
-</script></body></html>"""
 
 
 def find_chrome() -> tuple[str | None, str]:
@@ -137,4 +124,5 @@ def _page(figures: Mapping[str, go.Figure]) -> str:
     script = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
     # "</" inside a string would end the script element.
     specs = ",".join(fig.to_json() for fig in figures.values()).replace("</", "<\\/")
-    return PAGE.format(plotly=script.as_uri(), figures=f"[{specs}]")
+    page = (files("ecdysis_lab.show.figures") / "static" / "draw.html").read_text(encoding="utf-8")
+    return Template(page).substitute(plotly=script.as_uri(), figures=f"[{specs}]")

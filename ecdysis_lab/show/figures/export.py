@@ -7,7 +7,9 @@ import html
 import os
 import re
 from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING
 
 from ecdysis_lab.records import LabError
@@ -19,27 +21,6 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 Paths = dict[str, Path | str | None]
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{title}</title>
-<style>body{{margin:16px auto;max-width:{width}px;font:13px Arial,Helvetica,sans-serif;color:#5f6368}}
-a{{color:#0072b2}}</style></head>
-<body>{figure}
-<p><a download="{name}.csv" href="data:text/csv;base64,{csv}">Table behind this figure (CSV)</a></p>
-<noscript>This figure is drawn by JavaScript inside this file; the table is in the link above.</noscript>
-</body></html>
-"""
-
-
-def save(fig: go.Figure, folder: Path | str, name: str, frame: pd.DataFrame, footer: Footer) -> Paths:
-    """Write one figure; see ``save_all``, which starts the browser only once for several.
-
-    Returns
-    -------
-    ``html``, ``csv``, ``png``, ``svg`` -> path; without a browser
-    the last two are None and ``skipped`` says why.
-    """
-    return save_all({name: (fig, frame)}, folder, footer)[name]
 
 
 def save_all(
@@ -88,7 +69,8 @@ def _write_text(fig: go.Figure, folder: Path, name: str, frame: pd.DataFrame, fo
     table = frame.assign(**{k: v for k, v in known.items() if k not in frame.columns}).to_csv(index=False)
     drawing = fig.to_html(full_html=False, include_plotlyjs=True, config={"displaylogo": False}, div_id=name)
     title = re.sub(r"<[^>]+>", "", fig.layout.title.text or name)
-    page = PAGE.format(
+    template = (files("ecdysis_lab.show.figures") / "static" / "figure.html").read_text(encoding="utf-8")
+    page = Template(template).substitute(
         title=html.escape(title),
         width=int(fig.layout.width),
         figure=drawing,

@@ -1,18 +1,16 @@
 """Widgets for reading failures and picking the informative quarter, and their HTML export.
 
-``FailurePicker`` and ``read_trace`` need a live frontend; ``PickerState`` holds every decision without one.
+``FailurePicker`` needs a live frontend; ``PickerState`` holds every decision without one.
 """
 
 from ecdysis_lab.show.widgets.export import export_html, patterns_table, picks_table
-from ecdysis_lab.show.widgets.picker import FailurePicker, read_trace
+from ecdysis_lab.show.widgets.picker import FailurePicker
 from ecdysis_lab.show.widgets.source import Source, live, open_source, weights_of
-from ecdysis_lab.show.widgets.state import Choice, Override, PickerState
+from ecdysis_lab.show.widgets.state import PickerState
 from ecdysis_lab.show.widgets.trace import trace_html
 
 __all__ = [
-    "Choice",
     "FailurePicker",
-    "Override",
     "PickerState",
     "Source",
     "export_html",
@@ -20,7 +18,6 @@ __all__ = [
     "open_source",
     "patterns_table",
     "picks_table",
-    "read_trace",
     "trace_html",
     "weights_of",
 ]

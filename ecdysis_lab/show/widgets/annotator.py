@@ -13,7 +13,6 @@ from ecdysis_lab.evaluate.agreement import Label
 from ecdysis_lab.failures.cards import outline
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import LAYER_FILES, Embedder, Trajectory
-from ecdysis_lab.show.widgets.debate import CSS as REVIEW_CSS
 from ecdysis_lab.show.widgets.diff import diff_html
 from ecdysis_lab.show.widgets.labels import KEYS, EditLabels
 from ecdysis_lab.show.widgets.trace import escaped, trace_html
@@ -22,7 +21,6 @@ from ecdysis_lab.store.run import Run
 
 LINES_AFTER = 2  # of the outline, shown after a cited step
 READER_PIXELS = 420
-CSS = ".el-annotator:focus, .el-annotator:focus-within { outline: 2px solid #0072b2; outline-offset: 3px; }"
 
 
 @dataclass(frozen=True)
@@ -91,8 +89,7 @@ class EditAnnotator:
     def _build(self) -> Any:
         import ipywidgets as w
 
-        from ecdysis_lab.show.widgets.keys import Keys
-        from ecdysis_lab.show.widgets.parts import TraceReader
+        from ecdysis_lab.show.widgets.parts import Keys, TraceReader
 
         self.head, self.body, self.status = w.HTML(), w.HTML(), w.HTML()
         self.note = w.Text(placeholder="a note", continuous_update=False, layout=w.Layout(width="320px"))
@@ -100,26 +97,28 @@ class EditAnnotator:
         self.reader = TraceReader(height_pixels=READER_PIXELS)
         self.keys = Keys(heard=[*KEYS, "ArrowLeft", "ArrowRight"], around="el-annotator")
         self.keys.on_msg(lambda _, content, __: self.state.press(str(content.get("key", ""))))
-        self.buttons = {
-            word: w.Button(description=f"{word.capitalize()} ({key})", layout=w.Layout(width="150px"))
-            for key, word in KEYS.items()
-        }
-        for word, button in self.buttons.items():
-            button.on_click(lambda _, word=word: self.state.label(word))
-        moves = [
-            w.Button(description=text, layout=w.Layout(width="100px")) for text in ("← previous", "next →")
-        ]
-        for button, by in zip(moves, (-1, 1), strict=True):
-            button.on_click(lambda _, by=by: self.state.move(by))
-        bar = w.HBox(
-            [moves[0], *self.buttons.values(), moves[1], self.note], layout=w.Layout(flex_flow="row wrap")
-        )
+        bar = w.HBox(self._controls(), layout=w.Layout(flex_flow="row wrap"))
         for part in (self.head, self.body, self.reader):
             part.layout.width = "100%"
         box = w.VBox([self.head, bar, self.status, self.body, self.reader, self.keys])
         box.layout.max_width = "1200px"
         box.add_class("el-annotator")
         return box
+
+    def _controls(self) -> list[Any]:
+        """The bar: previous, a button for each label, next, the note."""
+        import ipywidgets as w
+
+        self.buttons = {
+            word: w.Button(description=f"{word.capitalize()} ({key})", layout=w.Layout(width="150px"))
+            for key, word in KEYS.items()
+        }
+        for word, button in self.buttons.items():
+            button.on_click(lambda _, word=word: self.state.label(word))
+        back, on = (w.Button(description=d, layout=w.Layout(width="100px")) for d in ("← previous", "next →"))
+        back.on_click(lambda _: self.state.move(-1))
+        on.on_click(lambda _: self.state.move(1))
+        return [back, *self.buttons.values(), on, self.note]
 
     def refresh(self) -> None:
         """Show the state as it is now."""
@@ -150,7 +149,7 @@ def head_html(state: EditLabels, d: Judgement, mine: str, blind: bool) -> str:
     if blind and not mine:
         automatic = "<b>Automatic: hidden until you have labelled it.</b>"
     return (
-        f'<style>{REVIEW_CSS}{CSS}</style><div class="el-review"><div class="el-change">'
+        '<div class="el-review"><div class="el-change">'
         f"<b>{state.current + 1} of {len(state.judgements)} · {escaped(d.id)} · {escaped(LAYER_FILES[d.layer])} · "
         f"round {escaped(d.outcome)} · your label: {escaped(mine or 'none yet')}</b>"
         f"<dl><dt>what</dt><dd>{escaped(d.what)}</dd><dt>why</dt><dd>{escaped(d.why)}</dd>"

@@ -15,7 +15,7 @@ from typing import Any
 
 from ecdysis_lab.failures.transcript import steps
 from ecdysis_lab.records import LabError, Trajectory
-from ecdysis_lab.show.widgets.assets import CSS as TRACE_CSS
+from ecdysis_lab.show.widgets.assets import Page
 from ecdysis_lab.show.widgets.trace import escaped, trace_html
 from ecdysis_lab.store import Store
 from ecdysis_lab.store.run import Run
@@ -23,39 +23,7 @@ from ecdysis_lab.store.run import Run
 REFERENCE = re.compile(r"\b([0-9a-f]{8})[0-9a-f]*\s*#\s*(\d{1,6})\b")
 MOST_TRACES = 40
 TURN_CHARS = 20_000  # of one turn on the page; the rest is counted
-COLOURS = {
-    "analyst": "#0072b2",
-    "critic": "#d55e00",
-    "engineer": "#009e73",
-    "moderator": "#7a5195",
-    "single": "#0072b2",
-}
-CSS = """
-.el-review { font: 13px/1.55 Arial, Helvetica, sans-serif; color: #222; background: #fff; max-width: 1100px; }
-.el-review h3 { font-size: 16px; margin: 18px 0 6px; }
-.el-review h4 { font-size: 13px; margin: 10px 0 4px; color: #5f6368; }
-.el-turn { border-left: 4px solid var(--el-role); margin: 8px 0; padding: 2px 12px; background: #fafbfc; }
-.el-turn > b { color: var(--el-role); } .el-review pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 4px 0;
-  padding: 0; border: 0; background: none; font: 13px/1.55 Arial, Helvetica, sans-serif; color: inherit; }
-.el-review pre.el-json { font: 12px/1.45 Menlo, Consolas, "DejaVu Sans Mono", monospace; }
-.el-change { border: 1px solid #d0d3d8; border-radius: 4px; margin: 8px 0; padding: 6px 12px; }
-.el-change.el-dropped { background: #fdf6f2; border-color: #e8b79c; } .el-change dt { color: #5f6368; font-size: 12px; }
-.el-change dd { margin: 0 0 4px; overflow-wrap: anywhere; }
-.el-change dl { display: grid; grid-template-columns: 110px 1fr; gap: 0 10px; margin: 2px 0; }
-.el-review a { color: #0050b3; text-decoration: underline; } .el-review summary { cursor: pointer; padding: 2px 0; }
-.el-traces details { border: 1px solid #d0d3d8; margin: 6px 0; padding: 2px 8px; }
-.el-traces .el-box { max-height: 620px; overflow: auto; } .el-traces :target { outline: 3px solid #0050b3; }
-"""
-
-
-@dataclass(frozen=True)
-class Page:
-    """HTML that a notebook shows as it is."""
-
-    html: str
-
-    def _repr_html_(self) -> str:
-        return self.html
+ROLES = ("analyst", "critic", "engineer", "moderator", "single")  # each with a colour in style.css
 
 
 @dataclass
@@ -110,7 +78,7 @@ def show_review(
     review, debate = run.read_json(f"{folder}/review.json"), run.read_json(f"{folder}/debate.json")
     edits = run.read_json(f"{folder}/edits.json")
     if review is None and debate is None and edits is not None:
-        return Page(f'<style>{CSS}</style><div class="el-review">{_one_by_one(run, folder, edits)}</div>')
+        return Page(f'<div class="el-review">{_one_by_one(run, folder, edits)}</div>')
     if review is None and debate is None:
         have = sorted(p.parent.name for p in run.folder.glob("rounds/*/debate.json"))
         raise LabError(
@@ -121,7 +89,7 @@ def show_review(
     traces = _traces(run, folder, review, turns, store)
     links = _Links(re.sub(r"\W", "-", f"el-{arm}-{round}"), traces)
     parts = [f"<h3>Debate</h3>{_debate(turns, links)}", _outcome(review, links), _evidence(links)]
-    return Page(f'<style>{TRACE_CSS}{CSS}</style><div class="el-review">{"".join(parts)}</div>')
+    return Page(f'<div class="el-review">{"".join(parts)}</div>')
 
 
 def _one_by_one(run: Run, folder: str, edits: Sequence[Mapping[str, Any]]) -> str:
@@ -165,9 +133,9 @@ def _debate(turns: Sequence[tuple[str, str]], links: _Links) -> str:
             heading, closed = "Close, asked again" if closed else "Close", True
         out.append(f"<h4>{heading}</h4>" if heading else "")
         name = "Reviewer" if role == "single" else role.capitalize()
-        style = f"--el-role:{COLOURS.get(role, '#5f6368')}"
+        look = f"el-turn el-{role}" if role in ROLES else "el-turn"
         said = _said(role, text, links)
-        out.append(f'<div class="el-turn" style="{style}"><b>{escaped(name)}</b>{said}</div>')
+        out.append(f'<div class="{look}"><b>{escaped(name)}</b>{said}</div>')
     return "".join(out)
 
 

@@ -11,23 +11,6 @@ from ecdysis_lab.show.widgets.trace import escaped
 
 CONTEXT_LINES = 4
 MOST_ROWS = 1500  # of one file; the rest is counted, so that the page stays usable
-CSS = """
-.el-diff { font: 13px/1.5 Arial, Helvetica, sans-serif; color: #222; background: #fff; max-width: 1400px; }
-.el-diff h4 { margin: 12px 0 4px; font-size: 13px; } .el-diff h4 span { font-weight: normal; color: #5f6368; }
-.el-diff table { border-collapse: collapse; width: 100%; table-layout: fixed; border: 1px solid #d0d3d8; }
-.el-diff col.el-n { width: 44px; }
-.el-diff table tbody td { padding: 0 6px; vertical-align: top; white-space: pre-wrap; overflow-wrap: anywhere;
-  text-align: left !important; max-width: none; background: #fff;
-  font: 12px/1.5 Menlo, Consolas, "DejaVu Sans Mono", monospace; border: 0; }
-.el-diff table tbody td.el-no { color: #80868b; text-align: right !important; user-select: none; background: #f6f7f8; }
-.el-diff table thead th { background: #eef0f2; text-align: left !important; padding: 3px 6px; font-size: 12px; }
-.el-diff table tbody td.el-old { background: #fdece6; }
-.el-diff table tbody td.el-new { background: #e3f4ec; }
-.el-diff table tbody td.el-gap { background: #fafbfc; }
-.el-diff table tbody tr.el-skip td { background: #eef0f2; color: #5f6368; }
-.el-diff del { background: #f7bfa6; text-decoration: none; }
-.el-diff ins { background: #a5dcc3; text-decoration: none; }
-"""
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 
 
@@ -46,7 +29,7 @@ def diff_html(before: Harness | Mapping[str, str], after: Harness | Mapping[str,
     new = after.files if isinstance(after, Harness) else after
     names = [n for n in sorted({*old, *new}) if old.get(n) != new.get(n)]
     body = "".join(_file(n, old.get(n), new.get(n)) for n in names) or "<p>No file differs.</p>"
-    return f'<style>{CSS}</style><div class="el-diff">{body}</div>'
+    return f'<div class="el-diff">{body}</div>'
 
 
 def _file(name: str, old: str | None, new: str | None) -> str:

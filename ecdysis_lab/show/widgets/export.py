@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING
 
 from ecdysis_lab.records import Failure, LabError, Patterns, Subset
-from ecdysis_lab.show.widgets.assets import CSS, EXPORT_JS, EXPORT_PAGE
+from ecdysis_lab.show.widgets.assets import asset
 from ecdysis_lab.show.widgets.picker import pattern_facts
 from ecdysis_lab.show.widgets.trace import escaped, trace_html
 from ecdysis_lab.store import Run
@@ -86,16 +87,16 @@ def export_html(
         full_html=False, include_plotlyjs=True, config={"displaylogo": False}, div_id="map"
     )
     traces = _traces(failures, patterns, subset)
-    page = EXPORT_PAGE.format(
+    page = Template(asset("export.html")).substitute(
         title=escaped(f"{'SIMULATED · ' if footer.simulated else ''}Failures of {footer.run_id}"),
-        css=CSS,
+        style=asset("style.css"),
         figure=drawing,
         options=_options(failures, patterns, subset, traces),
         notes=_notes(patterns, len(failures) - len(traces)),
         table=_html(patterns_table(patterns, subset)),
         # "<" in any text of a trace would end the script element; JSON takes the escaped form.
         traces=json.dumps(traces, ensure_ascii=False).replace("<", "\\u003c"),
-        script=EXPORT_JS,
+        script=asset("open_at_bad.js", "export.js"),
     )
     path = Path(path)
     return Run(path.parent).write_text(path.name, page)

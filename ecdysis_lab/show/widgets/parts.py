@@ -1,4 +1,4 @@
-"""What draws in the browser: the map, the trace reader, and the table, which also carries the keys."""
+"""What draws in the browser: the map, the trace reader, the table, and the keys of the keyboard."""
 
 from __future__ import annotations
 
@@ -6,33 +6,41 @@ import anywidget
 import plotly.graph_objects as go
 import traitlets
 
-from ecdysis_lab.show.widgets.assets import CSS, READER_ESM, TABLE_ESM
+from ecdysis_lab.show.widgets.assets import asset
 
 
 class TraceReader(anywidget.AnyWidget):
     """A box of escaped HTML that opens at the first bad step."""
 
-    _esm = READER_ESM
-    _css = CSS
+    _esm = asset("open_at_bad.js", "reader.js")
+    _css = asset("style.css")
     html = traitlets.Unicode("").tag(sync=True)
     key = traitlets.Unicode("").tag(sync=True)
     height_pixels = traitlets.Int(600).tag(sync=True)
 
 
 class FailureTable(anywidget.AnyWidget):
-    """A table; sends ``{"act": "open" | "sort" | "next" | "previous" | "pin" | "exclude" | "undo"}``.
+    """A table; sends ``{"act": "open", "key": …}`` and ``{"act": "sort", "column": …}``.
 
     ``rows`` hold a key and then one text per column after the first, which shows the mark of the key.
     """
 
-    _esm = TABLE_ESM
-    _css = CSS
+    _esm = asset("table.js")
+    _css = asset("style.css")
     columns = traitlets.List(traitlets.Unicode()).tag(sync=True)
     rows: traitlets.List[list[str]] = traitlets.List().tag(sync=True)
     marks = traitlets.Dict().tag(sync=True)
     current = traitlets.Unicode("").tag(sync=True)
     order = traitlets.List([0, False]).tag(sync=True)
     height_pixels = traitlets.Int(260).tag(sync=True)
+
+
+class Keys(anywidget.AnyWidget):
+    """Sends ``{"key": …}`` for each key in ``heard`` pressed while the box with the class ``around`` has the focus."""
+
+    _esm = asset("keys.js")
+    heard = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    around = traitlets.Unicode("").tag(sync=True)
 
 
 class MapFigure(go.FigureWidget):  # type: ignore[misc]

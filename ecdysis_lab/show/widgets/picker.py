@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ecdysis_lab.failures.transcript import shorten
-from ecdysis_lab.records import Failure, Patterns, Subset, Trajectory
+from ecdysis_lab.records import Failure, Patterns, Subset
 from ecdysis_lab.show.widgets import drawing
 from ecdysis_lab.show.widgets.source import open_source
 from ecdysis_lab.show.widgets.state import COLOURINGS, PickerState
@@ -15,6 +15,13 @@ from ecdysis_lab.show.widgets.trace import trace_html
 
 READER_PIXELS = 690
 PAGE_PIXELS = 1290
+BUTTONS = {
+    "ArrowLeft": ("← previous", "the one before in this pattern"),
+    "ArrowRight": ("next →", "the next in this pattern"),
+    "p": ("Pin (p)", "keep the open failure in the subset"),
+    "x": ("Exclude (x)", "keep the open failure out of the subset"),
+    "u": ("Undo (u)", "take the last decision back"),
+}
 
 
 class FailurePicker:
@@ -66,7 +73,7 @@ class FailurePicker:
         ----------
         source, data, disclosure : see ``open_source``.
         path, budget, seed : see ``PickerState``; ``path`` is where the pick is saved.
-        embedder : see ``embed.embedder``.
+        embedder : see ``failures.embedding.embedder``.
 
         Raises
         ------
@@ -91,7 +98,7 @@ class FailurePicker:
     def _build(self) -> Any:
         import ipywidgets as w
 
-        from ecdysis_lab.show.widgets.parts import FailureTable, TraceReader
+        from ecdysis_lab.show.widgets.parts import FailureTable, Keys, TraceReader
 
         self._controls()
         self.map = self._map()
@@ -101,15 +108,20 @@ class FailurePicker:
         self.table = FailureTable(columns=list(drawing.COLUMNS), **self._table_traits())
         self.table_note = w.HTML()
         self.table.on_msg(lambda _, content, __: self._hear(content))
-        wide = w.Layout(width="640px")
-        left = w.VBox([self.colouring, self.map, self.legend, self.curve], layout=wide)
+        self.keys = Keys(heard=list(BUTTONS), around="el-picker")
+        self.keys.on_msg(lambda _, content, __: self.state.press(str(content.get("key", ""))))
+        return self._arranged()
+
+    def _arranged(self) -> Any:
+        import ipywidgets as w
+
+        left = w.VBox([self.colouring, self.map, self.legend, self.curve], layout=w.Layout(width="640px"))
         right = w.VBox([self.reader], layout=w.Layout(flex="1 1 460px", min_width="340px"))
-        right.children[0].layout.width = "100%"
-        self.table.layout.width = "100%"
+        self.reader.layout.width = self.table.layout.width = "100%"
         bar = w.HBox([*self.buttons.values(), self.slider], layout=w.Layout(flex_flow="row wrap"))
         row = w.HBox([left, right], layout=w.Layout(width="100%", flex_flow="row wrap"))
         box = w.VBox(
-            [bar, self.status, row, self.table_note, self.table],
+            [bar, self.status, row, self.table_note, self.table, self.keys],
             layout=w.Layout(width="100%", max_width=f"{PAGE_PIXELS}px"),
         )
         box.add_class("el-picker")
@@ -119,20 +131,12 @@ class FailurePicker:
         import ipywidgets as w
 
         state = self.state
-        acts = {
-            "previous": ("← previous", "the one before in this pattern", lambda: state.move(-1)),
-            "next": ("next →", "the next in this pattern", lambda: state.move(1)),
-            "pin": ("Pin (p)", "keep the open failure in the subset", state.pin),
-            "exclude": ("Exclude (x)", "keep the open failure out of the subset", state.exclude),
-            "undo": ("Undo (u)", "take the last decision back", state.undo),
-        }
-        self._acts = {name: act for name, (_, _, act) in acts.items()}
         self.buttons = {
-            name: w.Button(description=text, tooltip=tip, layout=w.Layout(width="108px"))
-            for name, (text, tip, _) in acts.items()
+            key: w.Button(description=text, tooltip=tip, layout=w.Layout(width="108px"))
+            for key, (text, tip) in BUTTONS.items()
         }
-        for name, button in self.buttons.items():
-            button.on_click(lambda _, name=name: self._acts[name]())
+        for key, button in self.buttons.items():
+            button.on_click(lambda _, key=key: state.press(key))
         self.slider = w.IntSlider(
             state.choice.budget, 1, len(state.failures), description="budget", continuous_update=False
         )
@@ -153,11 +157,9 @@ class FailurePicker:
             self.state.open(str(trace.customdata[points.point_inds[0]][0]))
 
     def _hear(self, content: dict[str, Any]) -> None:
-        """Act on a message of the table: a key, a row or a column's head."""
+        """Act on a message of the table: a row or a column's head."""
         act = content.get("act")
-        if act in self._acts:
-            self._acts[act]()
-        elif act == "open":
+        if act == "open":
             self.state.open(str(content.get("key", "")))
         elif act == "sort" and content.get("column") in range(len(drawing.COLUMNS)):
             column = int(content["column"])
@@ -178,11 +180,10 @@ class FailurePicker:
         self.table_note.value = drawing.table_note(state, *self._order)
         for name, value in self._table_traits().items():
             setattr(self.table, name, value)
-        self.buttons["pin"].description = "Unpin (p)" if state.mark(key) == "pinned" else "Pin (p)"
-        self.buttons["exclude"].description = (
-            "Include (x)" if state.mark(key) == "excluded" else "Exclude (x)"
-        )
-        self.buttons["undo"].disabled = not state.history
+        mark = state.mark(key)
+        self.buttons["p"].description = "Unpin (p)" if mark == "pinned" else "Pin (p)"
+        self.buttons["x"].description = "Include (x)" if mark == "excluded" else "Exclude (x)"
+        self.buttons["u"].disabled = not state.history
         if self.reader.key != key:
             for name, value in self._trace_traits().items():
                 setattr(self.reader, name, value)
@@ -219,18 +220,3 @@ def _nothing() -> Any:
     import ipywidgets as w
 
     return w.HTML("<b>No failures: there is nothing to pick.</b>")
-
-
-def read_trace(trace: Trajectory | Failure, height_pixels: int = 600) -> Any:
-    """A widget that shows one trajectory, opened at the first bad step.
-
-    Parameters
-    ----------
-    trace : a trajectory, or a failure (then at the disclosure of that failure).
-    height_pixels : of the box, which scrolls.
-    """
-    from ecdysis_lab.show.widgets.parts import TraceReader
-
-    failure = trace if isinstance(trace, Failure) else None
-    trajectory = trace.trajectory if isinstance(trace, Failure) else trace
-    return TraceReader(html=trace_html(trajectory, failure), key=trajectory.key, height_pixels=height_pixels)

@@ -58,7 +58,7 @@ def open_source(
 
     Parameters
     ----------
-    source : file or folder of traces, run or import (folder or name), empty for the newest: see ``intake.read``.
+    source : file or folder of traces, run or import (folder or name), empty for the newest: see ``collection.read``.
     data : the data folder, where the source is only a name.
     threshold : ``failure_threshold`` λ. disclosure : what a card may tell.
     smoke : keep the first 20 failures only.

@@ -93,11 +93,6 @@ class PickerState:
         """Coverage that all overrides together cost against the automatic pick, in [-1, 1]."""
         return round(_end(self.automatic) - _end(self.subset), 4)
 
-    @property
-    def overrides(self) -> tuple[Override, ...]:
-        """Decisions of this session that can be undone, oldest first."""
-        return tuple(override for _, override in self.history)
-
     def label(self, key: str) -> int:
         """Pattern id of a failure, -1 for noise."""
         return self.labels.get(key, -1)
@@ -141,6 +136,13 @@ class PickerState:
         else:
             self.message = f"No failure has the key {key!r}."
         self._tell()
+
+    def press(self, key: str) -> None:
+        """Act on a key: ← and → move, ``p`` pins, ``x`` excludes, ``u`` undoes; others do nothing."""
+        if key in ("ArrowLeft", "ArrowRight"):
+            self.move(1 if key == "ArrowRight" else -1)
+        elif key in ("p", "x", "u"):
+            {"p": self.pin, "x": self.exclude, "u": self.undo}[key]()
 
     def move(self, step: int) -> None:
         """Go to the next (1) or previous (-1) failure of the current pattern, round at the ends."""
