@@ -8,11 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ecdysis_lab.hooks import CLAIM, agrees, plain_expression
 from ecdysis_lab.models.sim.evidence import Event, Evidence, Excerpt, Finding
 from ecdysis_lab.models.sim.shapes import kind, leaves, pattern, placeholder, same_words, transforms
 
-YES = re.compile(r"\b(yes|proceed|go ahead|confirm)\b", re.I)
-CLAIM = re.compile(r"made that change|has been (made|done)|taken care of", re.I)
 LOOP = 3
 Sight = tuple[str, str, dict[str, Any], Excerpt, str]
 """(cause, what, guard, excerpt, evidence reference)."""
@@ -156,7 +155,7 @@ def canonical(path: str, value: Any, known: list[Any]) -> dict[str, Any] | None:
     kinds = {kind(v) for v in known}
     base = {"kind": "canonical_argument", "argument": path}
     if path == "expression" and isinstance(value, str):
-        plain = re.sub(r"[$€£,]", "", value)
+        plain = plain_expression(value)
         shape = r"[0-9+*/(). -]+"
         return {**base, "transform": ["plain_expression"], "shape": shape} if plain != value else None
     if len(kinds) == 1 and kind(value) == "text" and kinds <= {"list", "integer"}:
@@ -215,7 +214,7 @@ def _claim(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
     """The agent says that a change is made after a yes, and no write followed that yes."""
     agreed: Event | None = None
     for event in excerpt.events:
-        if event.kind == "user" and YES.search(event.text):
+        if event.kind == "user" and agrees(event.text):
             agreed = event
         elif event.kind == "call" and evidence.kinds.get(event.tool) == "write":
             agreed = None
@@ -232,7 +231,7 @@ def _no_yes(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
         if event.kind == "user":
             said = event.text
         elif event.kind == "call" and evidence.kinds.get(event.tool) == "write":
-            if not YES.search(said):
+            if not agrees(said):
                 guard = {"kind": "confirm_before_write", "tools": _writes(evidence)}
                 what = "Refuse a write that the user has not agreed to."
                 yield (

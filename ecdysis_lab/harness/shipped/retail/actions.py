@@ -14,6 +14,7 @@ from ecdysis_lab.hooks import (
     Call,
     Row,
     Rules,
+    Verdict,
     View,
     anycase,
     ask_first,
@@ -21,6 +22,7 @@ from ecdysis_lab.hooks import (
     early_transfer,
     ids,
     plain_expression,
+    plain_words,
     said,
 )
 
@@ -64,7 +66,6 @@ ORDER = anycase(r"#?\s*W\s*(\d{7})")
 ID = re.compile(r"([a-z]+_)*\d+")
 ZIP = re.compile(r"(\d{5})(-\d{4})?")
 NO_LETTER = re.compile(r"[^a-z]")
-NO_WORD = re.compile(r"[^a-z ]")
 STREET_NUMBER = re.compile(r"^\d+")
 
 
@@ -77,14 +78,14 @@ def list_form(text: str) -> Any:
     return TEN_DIGITS.findall(text) or None
 
 
-@form("order_id_form", "order_id", case="unseen")
+@form("order_id_form", "order_id")
 def order_id_form(text: str) -> Any:
     """``"W0000000"``, ``"#w0000000"`` -> ``"#W0000000"``; a bare number may be something else."""
     found = ORDER.fullmatch(text)
     return f"#W{found[1]}" if found else None
 
 
-@form("id_form", "user_id", "payment_method_id", "product_id", case="unseen")
+@form("id_form", "user_id", "payment_method_id", "product_id")
 def id_form(text: str) -> Any:
     """``"Mei_Davis_8935"``, ``6086499569`` -> lower case text."""
     word = text.strip("#'\" ").lower()
@@ -114,7 +115,7 @@ def address2_form(text: str) -> Any:
 @form("reason_form", "reason")
 def reason_form(text: str) -> Any:
     """``"No longer needed."`` -> ``"no longer needed"``; other reasons stay, to be rejected."""
-    word = NO_WORD.sub("", text.lower()).strip()
+    word = plain_words(text)
     return word if word in REASONS else None
 
 
@@ -269,4 +270,6 @@ line("transfer_out_of_scope", "transfer if and only if the request cannot be han
 )
 
 
-check = rules.checker()  # bring a call to canonical form, then hold it against the policy
+def check(call: Call, view: View) -> Verdict:
+    """Bring a call to canonical form, then hold it against the policy."""
+    return rules.check(call, view)
