@@ -99,11 +99,12 @@ def test_notes_and_replies_stop_at_the_first(monkeypatch: pytest.MonkeyPatch) ->
 def test_forms_of_one_tool_and_of_one_list() -> None:
     rules = Rules()
     rules.form("rows", "rows[].when")(lambda text: authoring.iso_date(text, "2024"))
-    rules.form("pay", "id", tools=["pay"])(str.lower)
+    rules.form("pay", "id", tools=["pay"], shape=r"[a-z]\d")(str.lower)
     sent = {"id": "A1", "when": "May 24th", "rows": [{"when": "May 24th"}], "more": [{"when": "May 24th"}]}
     found = {**sent, "rows": [{"when": "2024-05-24"}]}
     assert rules.check(Call("look", sent), talk()) == Rewrite(found, rule="rows")
     assert rules.check(Call("pay", sent), talk()) == Rewrite({**found, "id": "a1"}, rule="rows+pay")
+    assert rules.check(Call("pay", {"id": "ABC"}), talk()) == Allow()
 
 
 def test_arguments_get_the_names_of_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -377,23 +377,17 @@ def check(call, view):
         return Refuse("Never.", "Ask.", "never")
     return Allow()
 """
-EDITED = """import re
-
-from ecdysis_lab.hooks import Allow, Refuse, Rules
+EDITED = """from ecdysis_lab.hooks import Allow, Refuse, Rules
 
 rules = Rules()
 
 
 {mark}
-CANONICAL_RESERVATION_ID = re.compile(r"[A-Z0-9]{{6}}")
-
-
-@rules.form("canonical_reservation_id", "reservation_id")
+@rules.form("canonical_reservation_id", "reservation_id", shape=r"[A-Z0-9]{{6}}")
 def canonical_reservation_id(text):
     \"\"\"`reservation_id` in its canonical form.\"\"\"
     text = text.removeprefix("#")
-    text = text.upper()
-    return text if CANONICAL_RESERVATION_ID.fullmatch(text) else None
+    return text.upper()
 
 
 {hook}"""
@@ -428,20 +422,20 @@ HOOKED: dict[str, tuple[str, str, str]] = {
         "from ecdysis_lab.hooks import Refuse, Rules\n\nmine = Rules()\n"
         "mine.line('never', 'x', 'cancel_reservation')(lambda call, view: 'Ask.')\n\n\n"
         "def check(call, view):\n    return mine.check(call, view)\n",
-        '@mine.form("canonical_reservation_id", "reservation_id")',
+        '@mine.form("canonical_reservation_id", "reservation_id"',
         "return mine.check(call, view)",
     ),
     "its own rules": (
         "from ecdysis_lab.hooks import Refuse\n\nrules = canonical_reservation_id = 3\n\n\n"
         "def check(call, view):\n    return Refuse('Never.', 'Ask.', 'never')\n",
-        '@rules_2.form("canonical_reservation_id_2", "reservation_id")',
+        '@rules_2.form("canonical_reservation_id_2", "reservation_id"',
         "rules_2 = Rules()",
     ),
     "long imports": (
         '"""Mine."""\n\nfrom __future__ import annotations\n\nfrom ecdysis_lab.hooks import (\n    Call,\n'
         "    Refuse,\n    View,\n)\n\n\n@staticmethod\ndef check(call: Call, view: View) -> Refuse:\n"
         "    return Refuse('Never.', 'Ask.', 'never')\n",
-        "from __future__ import annotations\n\nimport re\n\nfrom ecdysis_lab.hooks import Call, Refuse, Rules, View",
+        "from __future__ import annotations\n\nfrom ecdysis_lab.hooks import Call, Refuse, Rules, View",
         "@rules.first\n@staticmethod\ndef check(call: Call",
     ),
 }

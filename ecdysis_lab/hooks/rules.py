@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, get_args
 
@@ -90,19 +91,21 @@ class Rules:
         self._names[name] = rule
 
     def form(
-        self, name: str, *keys: str, tools: Collection[str] = (), case: FormCase = "always"
+        self, name: str, *keys: str, tools: Collection[str] = (), shape: str = "", case: FormCase = "always"
     ) -> Callable[[Canonical], CallRule]:
         """Register ``canonical(text) -> value or None`` for these arguments, inside lists of objects too.
 
         Parameters
         ----------
         name : of the rule. keys : arguments; ``"rows[].key"`` is for those in the objects of one list only.
-        tools : what it is for; all where empty.
+        tools : what it is for; all where empty. shape : pattern that the value has to match, else nothing changes.
         case : ``"unseen"`` where a text that a result has printed is in canonical form, as ids are; for
             :meth:`checker`.
         """
 
-        def register(canonical: Canonical) -> CallRule:
+        def register(found: Canonical) -> CallRule:
+            canonical = _shaped(found, shape) if shape else found
+
             def rule(call: Call, view: View) -> Verdict | None:
                 arguments, applied = _canonical(call, {key: [(name, canonical, tools)] for key in keys})
                 return Rewrite(arguments, rule=name) if applied else None
@@ -260,6 +263,16 @@ class Rules:
         """Stop a reply that is not true."""
         verdicts = (rule(text, view) for name, rule in self.replies.items() if enabled(name))
         return next((verdict for verdict in verdicts if verdict), Allow())
+
+
+def _shaped(canonical: Canonical, shape: str) -> Canonical:
+    fits = re.compile(shape).fullmatch
+
+    def found(text: str) -> Any:
+        value = canonical(text)
+        return value if fits(str(value)) else None
+
+    return found
 
 
 def _paragraphs(*texts: str) -> str:

@@ -13,8 +13,8 @@ from ecdysis_lab.models.sim.evidence import Event, Evidence, Excerpt, Finding
 from ecdysis_lab.models.sim.shapes import kind, leaves, pattern, placeholder, same_words, transforms
 
 LOOP = 3
-Sight = tuple[str, str, dict[str, Any], Excerpt, str]
-"""(cause, what, guard, excerpt, evidence reference)."""
+Sight = tuple[str, str, dict[str, Any], Excerpt, Event]
+"""(cause, what, guard, excerpt, the event that shows it)."""
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -37,7 +37,7 @@ def _finding(sights: list[Sight], evidence: Evidence) -> Finding:
         guard=guard,
         pattern=patterns.most_common(1)[0][0],
         tasks=tuple(sorted({s[3].task for s in sights})),
-        evidence=tuple(dict.fromkeys(s[4] for s in sights)),
+        evidence=tuple(dict.fromkeys(excerpt.cite(event) for *_, excerpt, event in sights)),
         allow=tuple(f"{tool} {json.dumps(a)}" for a in evidence.acts.get(tool, [])[:2]),
         breaks=_breaks(guard),
     )
@@ -92,13 +92,7 @@ def _names(excerpt: Excerpt, call: Event, evidence: Evidence) -> Iterator[Sight]
     if call.tool not in evidence.kinds:
         guard: dict[str, Any] = {"kind": "known_tools"}
         what = "Refuse a tool that does not exist and name those that do."
-        yield (
-            "The agent calls a tool that this system does not have.",
-            what,
-            guard,
-            excerpt,
-            excerpt.cite(call),
-        )
+        yield "The agent calls a tool that this system does not have.", what, guard, excerpt, call
         return
     known, given = set(evidence.arguments.get(call.tool, ())), set(call.arguments)
     missing = sorted(known - given)
@@ -111,7 +105,7 @@ def _names(excerpt: Excerpt, call: Event, evidence: Evidence) -> Iterator[Sight]
             if right
             else f"Leave out `{name}`, which no schema has."
         )
-        yield f"`{name}` is no argument of {call.tool}.", what, guard, excerpt, excerpt.cite(call)
+        yield f"`{name}` is no argument of {call.tool}.", what, guard, excerpt, call
 
 
 def _odd_write(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
@@ -130,23 +124,11 @@ def _forms(excerpt: Excerpt, call: Event, evidence: Evidence) -> Iterator[Sight]
         guard = canonical(path, value, known.get(path, []))
         if guard is not None:
             what = f"Bring `{path}` to its canonical form before the call: {', '.join(guard['transform'])}."
-            yield (
-                f"`{path}` is sent in a form that the tools do not take.",
-                what,
-                guard,
-                excerpt,
-                excerpt.cite(call),
-            )
+            yield f"`{path}` is sent in a form that the tools do not take.", what, guard, excerpt, call
             return
         hint = _form_hint(call.tool, path, value, known.get(path, []))
         if hint is not None:
-            yield (
-                f"The schema does not say which form `{path}` has.",
-                hint["text"],
-                hint,
-                excerpt,
-                excerpt.cite(call),
-            )
+            yield f"The schema does not say which form `{path}` has.", hint["text"], hint, excerpt, call
             return
 
 
@@ -200,13 +182,7 @@ def _loop(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
         if len(run) == LOOP:
             guard = {"kind": "repeat_breaker", "limit": LOOP}
             what = "Tell the model when it makes the same call again and again."
-            yield (
-                "The same call is repeated without new information.",
-                what,
-                guard,
-                excerpt,
-                excerpt.cite(call),
-            )
+            yield "The same call is repeated without new information.", what, guard, excerpt, call
             return
 
 
@@ -221,7 +197,7 @@ def _claim(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
         elif event.kind == "assistant" and agreed is not None and CLAIM.search(event.text):
             guard = {"kind": "unfinished_work", "tools": _writes(evidence)}
             what = "Stop a reply that claims a change which no call has made."
-            yield "The agent claims work that it did not do.", what, guard, excerpt, excerpt.cite(event)
+            yield "The agent claims work that it did not do.", what, guard, excerpt, event
             return
 
 
@@ -234,13 +210,7 @@ def _no_yes(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
             if not agrees(said):
                 guard = {"kind": "confirm_before_write", "tools": _writes(evidence)}
                 what = "Refuse a write that the user has not agreed to."
-                yield (
-                    "A change is made before the user agreed to it.",
-                    what,
-                    guard,
-                    excerpt,
-                    excerpt.cite(event),
-                )
+                yield "A change is made before the user agreed to it.", what, guard, excerpt, event
             return
 
 
@@ -261,7 +231,7 @@ def _silent(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
     if last is not None:
         text = "Before you close, state every figure, number and fact that the user asked for."
         guard = {"kind": "procedure", "text": text, "when": ""}
-        yield "The agent closes without telling what was asked.", text, guard, excerpt, excerpt.cite(last)
+        yield "The agent closes without telling what was asked.", text, guard, excerpt, last
 
 
 def _policy_hint(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
@@ -288,7 +258,7 @@ def _hint_from_policy(excerpt: Excerpt, call: Event, evidence: Evidence, cause: 
     best = [line for score, _, line in sorted(scored, reverse=True)[:3] if score > 0]
     text = "Policy: " + " ".join(best) if best else "Check the policy before this call."
     guard = {"kind": "contract_hint", "tool": call.tool, "text": text}
-    return cause, f"Repeat the policy where {call.tool} is described.", guard, excerpt, excerpt.cite(call)
+    return cause, f"Repeat the policy where {call.tool} is described.", guard, excerpt, call
 
 
 def _writes(evidence: Evidence) -> list[str]:

@@ -60,9 +60,9 @@ def _names(source: str) -> set[str]:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """The name, or the first of ``name_2``, ``name_3`` … that is free, in capitals too."""
+    """The name, or the first of ``name_2``, ``name_3`` … that is free."""
     n, found = 1, name
-    while {found, found.upper()} & taken:
+    while found in taken:
         n += 1
         found = f"{name}_{n}"
     return found
@@ -146,16 +146,14 @@ def _below_imports(source: str, text: str) -> str:
 
 
 def _with_imports(source: str, used: set[str]) -> str:
-    """The source with imports of those names that ``re`` and the hooks have."""
-    imports = [n for n in ast.parse(source).body if isinstance(n, ast.Import) or _of_hooks(n)]
-    given = {alias.name for n in imports for alias in getattr(n, "names", []) if not alias.asname}
-    missing = (used & {*hooks.__all__, "re"}) - given
+    """The source with imports of those names that the hooks have."""
+    aliases = [a for n in ast.parse(source).body if _of_hooks(n) for a in getattr(n, "names", [])]
+    given = {alias.name for alias in aliases if not alias.asname}
+    missing = used & set(hooks.__all__) - given
     clash = sorted(name for name in missing if _bindings(source, name))
     if clash:
         raise UnknownGuard(f"the file has its own {', '.join(clash)}")
-    if missing - {"re"}:
-        source = _with_hooks(source, missing - {"re"})
-    return _with_re(source) if "re" in missing else source
+    return _with_hooks(source, missing) if missing else source
 
 
 def _of_hooks(node: ast.stmt) -> bool:
@@ -178,12 +176,3 @@ def _import(names: set[str]) -> str:
     if len(line) <= LINE_CHARS:
         return line
     return "\n".join(["from ecdysis_lab.hooks import (", *(f"    {name}," for name in sorted(names)), ")"])
-
-
-def _with_re(source: str) -> str:
-    """``import re`` above the first import that is not of ``__future__``; the file imports the hooks already."""
-    lines = source.split("\n")
-    imports = [n for n in _head(source) if isinstance(n, ast.Import | ast.ImportFrom)]
-    first = next(n for n in imports if getattr(n, "module", "") != "__future__")
-    gap = [""] if _of_hooks(first) else []
-    return "\n".join([*lines[: first.lineno - 1], "import re", *gap, *lines[first.lineno - 1 :]])

@@ -95,23 +95,22 @@ def _call(function: str, *arguments: str, text: str, last: tuple[str, ...] = ())
 
 
 def _canonical_argument(guard: Guard, rules: str, name: str) -> str:
-    steps, shape, head = guard["transform"], guard.get("shape"), ""
+    steps, arguments = guard["transform"], [quoted(name), quoted(guard["argument"])]
+    arguments += [f'tools=["{guard["tool"]}"]'] if guard.get("tool") else []
     if steps == ["list"]:
         body = ['return [part.strip() for part in text.split(",") if part.strip()]']
     elif steps == ["integer"]:
         body = ["return whole_number(text)"]
     elif steps == ["enum"]:
         values = ", ".join(map(quoted, guard["values"]))
-        head = f"{name.upper()} = {{plain_words(value): value for value in [{values}]}}"
-        body = [f"return {name.upper()}.get(plain_words(text))"]
+        body = [
+            f"values = [{values}]",
+            "return next((v for v in values if plain_words(v) == plain_words(text)), None)",
+        ]
     else:
-        body = [f"text = {_step(step)}" for step in steps]
-        head = f"{name.upper()} = re.compile({_pattern(shape)})" if shape else ""
-        body += [f"return text if {name.upper()}.fullmatch(text) else None" if shape else "return text"]
-    arguments = [quoted(name), quoted(guard["argument"])]
-    arguments += [f'tools=["{guard["tool"]}"]'] if guard.get("tool") else []
+        body = [*(f"text = {_step(step)}" for step in steps[:-1]), f"return {_step(steps[-1])}"]
+        arguments += [f"shape={_pattern(guard['shape'])}"] if guard.get("shape") else []
     lines = [
-        *([head, "", ""] if head else []),
         f"@{rules}.form({', '.join(arguments)})",
         f"def {name}(text):",
         f'    """`{guard["argument"]}` in its canonical form."""',
