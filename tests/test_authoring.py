@@ -96,6 +96,63 @@ def test_notes_and_replies_stop_at_the_first(monkeypatch: pytest.MonkeyPatch) ->
     assert (rules.observe(PAY, "ok", talk()), rules.on_reply("done", talk())) == ("c", Allow())
 
 
+def test_forms_of_one_tool_and_of_one_list() -> None:
+    rules = Rules()
+    rules.form("rows", "rows[].when")(lambda text: authoring.iso_date(text, "2024"))
+    rules.form("pay", "id", tools=["pay"], shape=r"[a-z]\d")(str.lower)
+    sent = {"id": "A1", "when": "May 24th", "rows": [{"when": "May 24th"}], "more": [{"when": "May 24th"}]}
+    found = {**sent, "rows": [{"when": "2024-05-24"}]}
+    assert rules.check(Call("look", sent), talk()) == Rewrite(found, rule="rows")
+    assert rules.check(Call("pay", sent), talk()) == Rewrite({**found, "id": "a1"}, rule="rows+pay")
+    assert rules.check(Call("pay", {"id": "ABC"}), talk()) == Allow()
+
+
+def test_arguments_get_the_names_of_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules, view = Rules(), talk()
+    view.tools = [{**TOOLS[1], "parameters": {"properties": {"id": {}, "note": {}}}}]
+    rules.names("names", {"number": "id", "comment": "text", "note": None, "extra": None})
+    rules.form("lower", "id")(str.lower)
+    sent = Call("pay", {"number": "A1", "comment": "c", "note": "n", "extra": 1})
+    assert rules.check(sent, view) == Rewrite({"id": "a1", "comment": "c", "note": "n"}, rule="names+lower")
+    assert rules.check(Call("look", {"number": "A1"}), view) == Allow()
+    monkeypatch.setattr(verdicts, "_DISABLED", {"names"})
+    assert rules.check(sent, view) == Allow()
+
+
+def test_a_line_without_tools_is_for_every_call() -> None:
+    rules = Rules()
+    rules.line("all", "nothing")(lambda call, view: "Rest.")
+    rules.line("pays", "no pay", "pay")(lambda call, view: "Ask.")
+    assert rules.check(Call("nobody_knows", {}), talk()) == Refuse("Policy: nothing.", "Rest.", "all")
+    assert rules.check(PAY, talk()) == Refuse("Policy: no pay.", "Ask.", "pays")
+
+
+def test_hints_and_procedures_are_paragraphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = Rules()
+    rules.hint("a", "look", "One.")
+    rules.hint("b", "look", "Two.")
+    rules.procedure("c", "Always.")
+    rules.procedure("d", "To pay.", authoring.anycase("pay"))
+    assert rules.describe(TOOLS[0])["description"] == "Looks.\n\nOne.\n\nTwo."
+    assert rules.describe(TOOLS[1]) is TOOLS[1]
+    assert (rules.brief("I PAY", ""), rules.brief("Hi", "")) == ("Always.\n\nTo pay.", "Always.")
+    own = rules.first(lambda_named("brief", lambda opening, policy: "Own."))
+    assert own("Hi", "") == "Own.\n\nAlways."
+    monkeypatch.setattr(verdicts, "_DISABLED", {"a", "c"})
+    assert rules.describe(TOOLS[0])["description"] == "Looks.\n\nTwo."
+    assert (rules.brief("Hi", ""), own("Hi", "")) == ("", "Own.")
+    with pytest.raises(KeyError, match="elsewhere"):
+        rules.first(lambda_named("elsewhere", len))
+
+
+def lambda_named(name: str, function: Any) -> Any:
+    def hook(*arguments: Any) -> Any:
+        return function(*arguments)
+
+    hook.__name__ = name
+    return hook
+
+
 FILE = """
 from ecdysis_lab.hooks import Rules
 from ecdysis_lab.hooks import Refuse
@@ -147,7 +204,20 @@ def test_dates(text: str, date: str | None) -> None:
     assert authoring.iso_date(text, "2024") == date
 
 
+def test_dates_without_a_present_year() -> None:
+    said = ("05/06/1990", "05/24/1990", "24/05/1990", "May 24th", "May 24, 2024")
+    assert [authoring.iso_date(text) for text in said] == [
+        "1990-05-06",
+        "1990-05-24",
+        None,
+        None,
+        "2024-05-24",
+    ]
+
+
 def test_other_forms() -> None:
+    assert authoring.snake_case(" Credit Card-12 ") == "credit_card_12"
+    assert authoring.plain_words("No longer  needed.") == "no longer needed"
     assert authoring.plain_expression("$1,200.50 × 2 ÷ 4") == "1200.50 * 2 / 4"
     assert [authoring.whole_number(text) for text in ("$1,050.00", "-3", "2.5", "two")] == [
         1050,
@@ -179,6 +249,52 @@ def test_other_forms() -> None:
 )
 def test_declining(answer: str, no: bool) -> None:
     assert authoring.declines(answer) is no
+
+
+@pytest.mark.parametrize(
+    ("answer", "yes"),
+    [
+        ("Yes, please proceed.", True),
+        ("That works", True),
+        ("Sí, claro", True),
+        ("好的", True),
+        ("I am sure", True),
+        ("I am not sure", False),
+        ("Make sure that it is cheap", False),
+        ("Please cancel it", False),  # a wish; YES takes it, beside a question
+        ("No, wait", False),
+    ],
+)
+def test_a_plain_yes(answer: str, yes: bool) -> None:
+    assert authoring.agrees(answer) is yes
+
+
+@pytest.mark.parametrize(
+    ("text", "claim"),
+    [
+        ("I have successfully cancelled it", "I have successfully cancelled"),
+        ("It has now been taken care of.", "has now been taken care"),
+        ("You are all set", "are all set"),
+        ("Your return has been requested", "been requested"),
+        ("You have requested a refund", None),
+        ("You have return flights", None),
+        ("Shall I cancel it?", None),
+    ],
+)
+def test_claims_of_finished_work(text: str, claim: str | None) -> None:
+    found = authoring.CLAIM.search(text)
+    assert (found and found[0]) == claim
+
+
+def test_more_was_agreed_than_done() -> None:
+    yes, ask = ("user", "Yes."), ("assistant", "And B2?")
+    paid = Done(PAY, "ok")
+    done, open_ = talk(yes, done=(paid,)), talk(yes, ask, yes, done=(paid,))
+    assert authoring.agreed_not_done("It is done.", done, ["pay"]) is None
+    assert authoring.agreed_not_done("It is done.", open_, ["pay"])
+    assert authoring.agreed_not_done("It is done.", talk(yes, done=(Done(PAY, "no", True),)), ["pay"])
+    assert authoring.agreed_not_done("Which one?", open_, ["pay"]) is None
+    assert authoring.agreed_not_done("It is done.", talk(yes, ask, ("user", "Hm?")), ["pay"]) is None
 
 
 ABOUT, KINDS = authoring.anycase("pay"), (re.compile(r"\b[A-Z]\d\b"),)
@@ -221,6 +337,9 @@ def test_notes_on_results() -> None:
     paid = Done(PAY, "ok")
     assert authoring.repeated_read(look.call, "x", talk(done=(look, look, paid, look))) is None
     assert authoring.repeated_read(look.call, "x", talk(done=(look, look, pay, look)))
+    assert authoring.repeated_call(look.call, talk(done=(paid, look, look)), 3) is None
+    assert "3 times" in (authoring.repeated_call(look.call, talk(done=(paid, look, look, look)), 3) or "")
+    assert authoring.repeated_call(look.call, talk(done=(look, look, paid, look)), 2) is None
     assert not authoring.same_call(Call("look", {"a": 1}), Call("look", {"a": True}))
     hints = [(re.compile("gold"), "1"), (re.compile("money"), "2")]
     assert authoring.error_hint(PAY, pay.result, talk(done=(pay,)), hints) == "2"
@@ -228,21 +347,21 @@ def test_notes_on_results() -> None:
 
 
 def test_claims() -> None:
-    tools, claim = {"pay": ABOUT, "look": authoring.anycase("look")}, authoring.anycase("is paid")
+    tools = {"pay": ABOUT, "look": authoring.anycase("look")}
 
     def judge(text: str, view: View, doubtful: tuple[str, ...] = ()) -> tuple[str, str] | None:
-        return authoring.claim_without_write(text, view, claim, tools, "id", KINDS[0], doubtful)
+        return authoring.claim_without_write(text, view, tools, "id", KINDS[0], doubtful)
 
     said = talk(ASKED, ("user", "Yes"))
-    found = judge("It is paid", said)
+    found = judge("It is done", said)
     assert found and found[1] == "Call pay now, or tell the user what is still open."
-    both = judge("It is paid, look", said, ("pay",))
+    both = judge("It is done, look", said, ("pay",))
     assert both and both[1].startswith("Call pay or look now")
-    assert judge("It is paid", said, ("pay",)) is None
+    assert judge("It is done", said, ("pay",)) is None
     assert judge("It is open", said) is None
-    assert judge("It is paid", talk(ASKED, ("user", "Hm"))) is None
-    assert judge("It is paid", talk(("user", "Yes"))) is None
-    assert judge("It is paid", talk(("assistant", "I see A1 pay."), ("user", "Yes"))) is None
+    assert judge("It is done", talk(ASKED, ("user", "Hm"))) is None
+    assert judge("It is done", talk(("user", "Yes"))) is None
+    assert judge("It is done", talk(("assistant", "I see A1 pay."), ("user", "Yes"))) is None
     for call, silent in (
         (Call("pay", {"id": "A1"}), True),
         (Call("pay", {"id": "B2"}), False),
@@ -250,7 +369,7 @@ def test_claims() -> None:
         (Call("look", {"id": "A1"}), False),
     ):
         view = talk(ASKED, ("user", "Yes"), done=(Done(call, "no", True),))
-        assert (judge("It is paid", view) is None) is silent
+        assert (judge("It is done", view) is None) is silent
 
 
 def test_texts_before_the_interaction() -> None:

@@ -20,7 +20,7 @@ from ecdysis_lab.hooks import Allow, Call, Refuse, Rewrite
 from ecdysis_lab.records import Candidate, LabError, Spec
 from ecdysis_lab.review import editors
 from ecdysis_lab.review.editors.rules import RulesEditor
-from ecdysis_lab.review.editors.templates import KINDS
+from ecdysis_lab.review.editors.templates import KINDS, mark
 from ecdysis_lab.train import gates
 
 DATES = {
@@ -91,7 +91,7 @@ def names(desk: Host) -> None:
 def known(desk: Host) -> None:
     found = desk.check(call("get_booking", reservation_id="ZFA04Y"), 50)
     assert isinstance(found, Refuse)
-    assert (found.rule, found.reason) == ("known_tools", "There is no tool get_booking.")
+    assert (found.rule, found.reason) == ("known_tools", "Policy: only the tools that are listed exist.")
     assert "cancel_reservation" in found.option
     assert desk.check(CANCEL, 50) == Allow()
 
@@ -139,7 +139,7 @@ def breaker(desk: Host) -> None:
         desk.add_done(done(READ, "{}"))
         notes.append(desk.observe(READ, "{}", 50))
     assert notes[:2] == [None, None]
-    assert notes[2].startswith("This is call number 3 in a row")
+    assert notes[2].startswith("This is the same call 3 times in a row.")
     other = call("get_user_details", user_id="x")
     desk.add_done(done(other, "{}"))
     assert desk.observe(other, "{}", 50) is None
@@ -181,7 +181,7 @@ def test_every_kind_is_tested() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_guard_passes_the_gates_and_does_what_it_says(kind: str, tmp_path: Path) -> None:
     loaded = made(tmp_path, GUARDS[kind])
-    assert list(loaded.files) == sorted({KINDS[kind][0], *load_harness("empty").files})
+    assert list(loaded.files) == sorted({KINDS[kind].file, *load_harness("empty").files})
     assert gates.static_gate(loaded) is None
     assert gates.probe_gate(loaded, bench(), "0") is None
     with host(loaded) as desk:
@@ -192,14 +192,17 @@ def test_a_guard_passes_the_gates_and_does_what_it_says(kind: str, tmp_path: Pat
 def test_a_guard_works_on_top_of_the_human_harness(kind: str, tmp_path: Path) -> None:
     before = load_harness("airline")
     loaded = made(tmp_path, GUARDS[kind], start="airline")
-    file, hook = KINDS[kind][:2]
+    file, hook = KINDS[kind].file, KINDS[kind].hook
     assert loaded.files[file].count("# guard: ") == 1
     assert {n for n in loaded.files if loaded.files[n] != before.files.get(n)} == {file}
     assert gates.static_gate(loaded) is None
     assert gates.probe_gate(loaded, bench(), "0") is None
-    bound = [n for n in ast.parse(loaded.files[file]).body if isinstance(n, ast.FunctionDef | ast.Assign)]
-    names = [n.name if isinstance(n, ast.FunctionDef) else ast.unparse(n.targets[0]) for n in bound]
-    assert names.count(hook) == 2 and isinstance(bound[-1], ast.FunctionDef)
+    assert loaded.files[file].count("Rules()") == 1
+    defined = [n for n in ast.parse(loaded.files[file]).body if isinstance(n, ast.FunctionDef)]
+    (own,) = [n for n in defined if n.name == hook]
+    assert [ast.unparse(d) for d in own.decorator_list] == (
+        ["rules.first"] if hook in ("describe", "brief") else []
+    )
 
 
 def test_the_human_rules_still_hold_below_a_guard(tmp_path: Path) -> None:
@@ -363,15 +366,149 @@ def test_a_file_that_does_not_parse_is_left_alone(tmp_path: Path) -> None:
     assert candidate.notes[0].startswith("actions.py does not parse")
 
 
-def test_a_hook_bound_by_assignment_is_wrapped_too(tmp_path: Path) -> None:
-    source = (
+# -- files that people wrote ------------------------------------------------------------------------------------------
+
+PLAIN = """from ecdysis_lab.hooks import Allow, Refuse
+
+
+# Nothing is cancelled by a lower-case id.
+def check(call, view):
+    if call.name == "cancel_reservation" and call.arguments["reservation_id"].islower():
+        return Refuse("Never.", "Ask.", "never")
+    return Allow()
+"""
+EDITED = """from ecdysis_lab.hooks import Allow, Refuse, Rules
+
+rules = Rules()
+
+
+{mark}
+@rules.form("canonical_reservation_id", "reservation_id", shape=r"[A-Z0-9]{{6}}")
+def canonical_reservation_id(text):
+    \"\"\"`reservation_id` in its canonical form.\"\"\"
+    text = text.removeprefix("#")
+    return text.upper()
+
+
+{hook}"""
+
+
+def test_a_plain_check_gets_a_register_and_stays(tmp_path: Path) -> None:
+    """The rules come first, and the file's own check sees what they leave, in canonical form."""
+    folder(tmp_path / "start", actions=PLAIN)
+    loaded = made(tmp_path, IDS, start=str(tmp_path / "start"))
+    own = PLAIN.partition("\n\n\n")[2].replace("def check", "@rules.first\ndef check")
+    assert loaded.files["actions.py"] == EDITED.format(mark=mark(IDS), hook=own)
+    again = edit(loaded.path, spec_of(GUARDS["read_before_write"]), tmp_path / "two")
+    assert load_harness(again.path).files["actions.py"].count("@rules.first") == 1
+    with host(load_harness(again.path)) as desk:
+        wrong = call("cancel_reservation", reservation_id="#zfa04y")
+        assert desk.check(wrong, 50).rule == "read_before_write"
+        desk.add_done(done(READ, "{}"))
+        fixed = Rewrite({"reservation_id": "ZFA04Y"}, None, "canonical_reservation_id")
+        assert desk.check(wrong, 50) == fixed
+        assert desk.check(call("cancel_reservation", reservation_id="zfa"), 50).rule == "never"
+        assert desk.check(CANCEL, 50) == Allow()
+
+
+HOOKED: dict[str, tuple[str, str, str]] = {
+    "assigned": (
         "from ecdysis_lab.hooks import Refuse\n\n\n"
-        "def no(call, view):\n    return Refuse('Never.', 'Ask.', 'never')\n\n\ncheck = no\n"
-    )
+        "def no(call, view):\n    return Refuse('Never.', 'Ask.', 'never')\n\n\ncheck = no\n",
+        "@rules.first\ndef check(call, view):",
+        "return no(call, view)",
+    ),
+    "another register": (
+        "from ecdysis_lab.hooks import Refuse, Rules\n\nmine = Rules()\n"
+        "mine.line('never', 'x', 'cancel_reservation')(lambda call, view: 'Ask.')\n\n\n"
+        "def check(call, view):\n    return mine.check(call, view)\n",
+        '@mine.form("canonical_reservation_id", "reservation_id"',
+        "return mine.check(call, view)",
+    ),
+    "its own rules": (
+        "from ecdysis_lab.hooks import Refuse\n\nrules = canonical_reservation_id = 3\n\n\n"
+        "def check(call, view):\n    return Refuse('Never.', 'Ask.', 'never')\n",
+        '@rules_2.form("canonical_reservation_id_2", "reservation_id"',
+        "rules_2 = Rules()",
+    ),
+    "long imports": (
+        '"""Mine."""\n\nfrom __future__ import annotations\n\nfrom ecdysis_lab.hooks import (\n    Call,\n'
+        "    Refuse,\n    View,\n)\n\n\n@staticmethod\ndef check(call: Call, view: View) -> Refuse:\n"
+        "    return Refuse('Never.', 'Ask.', 'never')\n",
+        "from __future__ import annotations\n\nfrom ecdysis_lab.hooks import Call, Refuse, Rules, View",
+        "@rules.first\n@staticmethod\ndef check(call: Call",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOOKED)
+def test_what_a_person_wrote_stays_in_force(name: str, tmp_path: Path) -> None:
+    source, *expected = HOOKED[name]
     folder(tmp_path / "start", actions=source)
-    candidate = edit(tmp_path / "start", spec_of(IDS), tmp_path / "one")
-    with host(load_harness(candidate.path)) as desk:
-        assert desk.check(CANCEL, 50) == Refuse("Never.", "Ask.", "never")
+    loaded = made(tmp_path, IDS, start=str(tmp_path / "start"))
+    assert [part for part in expected if part not in loaded.files["actions.py"]] == []
+    assert gates.static_gate(loaded) is None
+    with host(loaded) as desk:
+        assert desk.check(CANCEL, 50).rule == "never"
+        read = call("get_reservation_details", reservation_id="#zfa04y")
+        assert desk.check(read, 50).rule in ("never", "canonical_reservation_id")
+
+
+NO_PLACE = {
+    "def agrees(text):\n    return True\n": "the file has its own agrees: change 0",
+    "check, other = 1, 2\n": "check is bound in a way that leaves no place for a rule: change 0",
+    "def check(call, view):\n    return rules.check(call, view)\n\n\nrules = Rules()\n": "rules stands below a hook",
+}
+
+
+@pytest.mark.parametrize("source", NO_PLACE)
+def test_a_file_without_a_place_is_left_alone(source: str, tmp_path: Path) -> None:
+    folder(tmp_path / "start", actions=f"from ecdysis_lab.hooks import Rules\n\n{source}")
+    candidate = edit(tmp_path / "start", spec_of(GUARDS["confirm_before_write"]), tmp_path / "one")
+    assert candidate.outcome == "no_change"
+    assert NO_PLACE[source] in candidate.notes[0]
+
+
+@pytest.mark.parametrize("file", ["observe", "on_reply"])
+def test_plain_regulation_stays_too(file: str, tmp_path: Path) -> None:
+    source = (
+        "from ecdysis_lab.hooks import Refuse\n\n\ndef observe(call, result, view):\n    return 'Noted.'\n\n\n"
+        "def on_reply(text, view):\n    return Refuse('Never.', 'Ask.', 'never')\n"
+    )
+    folder(tmp_path / "start", regulation=source)
+    kind = {"observe": "repeat_breaker", "on_reply": "unfinished_work"}[file]
+    loaded = made(tmp_path, GUARDS[kind], start=str(tmp_path / "start"))
+    assert loaded.files["regulation.py"].count("@rules.first") == 1
+    with host(loaded) as desk:
+        notes = []
+        for _ in range(3):
+            desk.add_done(done(READ, "{}"))
+            notes.append(desk.observe(READ, "{}", False, 50))
+        assert notes[1] == "Noted."
+        assert (notes[2] == "Noted.") is (file == "on_reply")
+        assert desk.on_reply("Hello", 50) == Refuse("Never.", "Ask.", "never")
+
+
+def test_a_rule_is_switched_off_by_its_name(tmp_path: Path) -> None:
+    guards = [
+        IDS,
+        GUARDS["contract_hint"],
+        GUARDS["procedure"],
+        GUARDS["unfinished_work"],
+        GUARDS["argument_names"],
+    ]
+    loaded = made(tmp_path, *guards)
+    names = ("canonical_reservation_id", "contract_hint", "procedure", "unfinished_work", "argument_names")
+    switches = "".join(f"{name} = false\n" for name in names)
+    (loaded.path / "harness.toml").write_text(f"[rules]\n{switches}")
+    with host(load_harness(loaded.path)) as desk:
+        wrong = call("cancel_reservation", reservation_number="#zfa04y")
+        assert desk.check(wrong, 50) == Allow()
+        assert desk.brief("Please cancel it") == ""
+        tool = next(t for t in bench().tools if t["name"] == "calculate")
+        assert desk.describe(dict(tool))["description"] == tool["description"]
+        desk.add_message("user", "Yes, go ahead.")
+        assert desk.on_reply("It has been cancelled.", 50) == Allow()
 
 
 # -- feedback and identity ----------------------------------------------------------------------------------------
@@ -381,7 +518,7 @@ def test_feedback_leaves_out_the_rule_that_a_gate_named(tmp_path: Path) -> None:
     reason = "altered an act of passing trial 01234567: x (rule canonical_flights_date: …)"
     candidate = edit("empty", spec_of(DATES, GUARDS["known_tools"]), tmp_path / "one", reason)
     assert candidate.notes == ("left out after the gate's reason: change 0",)
-    assert "canonical" not in candidate.diff
+    assert "canonical_flights_date" not in candidate.diff
     assert "known_tools" in candidate.diff
     nothing = edit("empty", spec_of(DATES), tmp_path / "two", reason)
     assert nothing.outcome == "no_change"

@@ -31,6 +31,7 @@ from ecdysis_lab.records import (
 )
 from ecdysis_lab.review.context import short
 from ecdysis_lab.review.editors.rules import RulesEditor
+from ecdysis_lab.review.editors.templates import mark
 from ecdysis_lab.store import Run, Store
 
 MOST_FAILURES = 60  # of one model at hand, in the joint patterns
@@ -268,7 +269,7 @@ def isolated(parent: Harness, candidate: Harness, change: Change, out: Path) -> 
     name = LAYER_FILES[change.layer]
     if candidate.files.get(name) == parent.files.get(name):
         return None
-    if change.guard and "# guard: " in candidate.files.get(name, ""):
+    if change.guard and mark(change.guard) in candidate.files.get(name, ""):
         made = RulesEditor().edit(parent.path, Spec((), (change,)), out)
         return load_harness(out) if made.outcome == "edited" else None
     copy_harness(parent, out)

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from ecdysis_lab.failures.transcript import Step, is_write, shorten, steps
+from ecdysis_lab.hooks.talk import ASKED, CLAIM, agrees
 from ecdysis_lab.records import Intervention, Message, Trajectory
 
 PUT_RIGHT = " (put right later)"
 LOOP = 3  # identical calls in a row that count as a loop
-
-_YES = re.compile(
-    r"\b(yes|yeah|yep|yup|confirm\w*|proceed|go ahead|sure|ok|okay|agree\w*|please do|sounds good|that works|"
-    r"correct|sí|oui|ja|sim|да|igen|tak|evet)\b|是|好的|确认|はい|예|네",
-    re.IGNORECASE,
-)
-_ASKED = re.compile(r"\b(confirm|proceed|go ahead|shall i|would you like|is that correct)\b", re.IGNORECASE)
-_CLAIM = re.compile(
-    r"\b(?:i have|i've|has been|have been|successfully) (?:now |successfully |just )*"
-    r"(made|completed|processed|taken care of|cancell?ed|booked|updated|changed|modified|upgraded|exchanged|"
-    r"returned|issued|placed|added|removed|sent)\b",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -136,7 +123,7 @@ def _unconfirmed(
     for step in done:
         if step.outcome == "ok" and is_write(step.call.name, writes):
             said = next((m.content or "" for m in reversed(messages[: step.index]) if m.role == "user"), "")
-            if not _YES.search(said):
+            if not agrees(said):
                 return Bad(
                     step.index,
                     "unconfirmed",
@@ -154,6 +141,6 @@ def _claimed(messages: Sequence[Message], done: Sequence[Step]) -> Bad | None:
         roles = [m.role for m in messages[i - 2 : i + 1]]
         if roles != ["assistant", "user", "assistant"] or i in calls or i - 2 in calls:
             continue
-        if _ASKED.search(asked) and _YES.search(said) and (found := _CLAIM.search(claim)):
+        if ASKED.search(asked) and agrees(said) and (found := CLAIM.search(claim)):
             return Bad(i, "claim", "", f"claimed without the call: {shorten(found.group(0), 60)}")
     return None

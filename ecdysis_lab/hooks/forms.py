@@ -11,6 +11,9 @@ from typing import Any
 Row = dict[str, Any]
 Pattern = re.Pattern[str]
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3})")
+_CURRENCY = re.compile(r"[$€£]")
+_BETWEEN = re.compile(r"[\s-]+")
+_NO_WORD = re.compile(r"[^a-z0-9]+")
 _WHOLE = re.compile(r"\$?\s*(-?\d[\d,]*)(?:\.0+)?")
 _YEAR_FIRST = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})")
 _YEAR_LAST = re.compile(r"(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})")
@@ -25,7 +28,17 @@ def anycase(pattern: str) -> Pattern:
 
 def plain_expression(text: str) -> str:
     """``"$1,200 × 2"`` -> ``"1200 * 2"``."""
-    return _THOUSANDS.sub("", text.replace("$", "")).replace("×", "*").replace("÷", "/")
+    return _THOUSANDS.sub("", _CURRENCY.sub("", text)).replace("×", "*").replace("÷", "/")
+
+
+def snake_case(text: str) -> str:
+    """``"Credit Card 12"`` -> ``"credit_card_12"``."""
+    return _BETWEEN.sub("_", text.strip().lower())
+
+
+def plain_words(text: str) -> str:
+    """``"No longer needed."`` -> ``"no longer needed"``: small letters and digits, one space between words."""
+    return _NO_WORD.sub(" ", text.lower()).strip()
 
 
 def whole_number(text: str) -> int | None:
@@ -42,18 +55,20 @@ def json_list(text: str) -> Any:
         return None
 
 
-def iso_date(text: str, year: str) -> str | None:
+def iso_date(text: str, year: str = "") -> str | None:
     """``"05/24/2024"``, ``"May 24th"``, ``"2024-5-24"`` -> ``"2024-05-24"``; None where it is not clear.
 
     Parameters
     ----------
-    text : a date. year : the present one, for a date without; in it ``05/06`` is May 6, in others it may be June 5.
+    text : a date.
+    year : the present one, for a date without; in it ``05/06`` is May 6, in others it may be June 5. Where it is
+        empty, the month comes first in every year, and a date without a year is not clear.
     """
     found = _YEAR_FIRST.fullmatch(text)
     if found:
         return _iso(found[1], found[2], found[3])
     found = _YEAR_LAST.fullmatch(text)
-    if found and (int(found[2]) > 12 or found[3] == year):
+    if found and (int(found[2]) > 12 or year in ("", found[3])):
         return _iso(found[3], found[1], found[2])
     found = _MONTH_NAMED.fullmatch(text.lower())
     known = found and found[1] in _MONTHS

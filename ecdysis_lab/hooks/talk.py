@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ecdysis_lab.hooks.forms import Pattern, Row, anycase
 from ecdysis_lab.hooks.verdicts import Call
 from ecdysis_lab.hooks.view import View
 
+_QUESTION = (
+    r"confirm|proceed|go ahead|would you like|(shall|should) i|do you want|yes/no|\(yes|is that correct"
+)
+_PLAIN_YES = (
+    r"yes|yeah|yep|yup|(?<!make )(?<!not )sure|ok|okay|confirm\w*|proceed|go ahead|correct|agree\w*|please do"
+    r"|sounds good|that works"
+)
+# A question, a yes and a claim that stand for themselves; ASKS and YES are wider and weigh only beside each other.
+ASKED = anycase(_QUESTION)
+AGREED = anycase(rf"\b({_PLAIN_YES}|sí|oui|ja|sim|да|igen|tak|evet)\b|是|好的|确认|はい|예|네")
+CLAIM = anycase(
+    r"\b((i )?(has|have)|i've)( now| just| been| successfully)* (cancel+ed|booked|changed|updated"
+    r"|upgraded|downgraded|modified|exchanged|returned|processed|completed|placed|added|removed|issued|sent|made"
+    r"|done|taken care)\b|\b(is|are)( now)? (confirmed|booked|cancel+ed|completed?|done|all set)\b"
+    r"|\bbeen requested\b|\bsuccessfully\b"
+)
 ASKS = anycase(
-    r"confirm|proceed|go ahead|would you like|(shall|should) i|do you want|like me to|yes/no|\(yes"
-    r"|let me know|\b(is|are) (this|that|these|it)\b.{0,30}(right|correct|fine|ok)|payment method"
+    rf"{_QUESTION}|like me to|let me know|\b(is|are) (this|that|these|it)\b.{{0,30}}(right|correct|fine|ok)"
+    r"|payment method"
 )
 YES = anycase(
-    r"\b(yes|yeah|yep|yup|ya|sure|ok|okay|please|proceed|go (ahead|for|with)|confirm(ed)?|correct|agreed?"
-    r"|exactly|absolutely|definitely|certainly|perfect|great|fine|good|right|works|do (it|that|so|them)|oui"
-    r"|let'?s|of course|alright|i accept|make (it|the|that)|i('d| would) like|i('ll| will) (use|take|go))\b"
+    rf"\b({_PLAIN_YES}|ya|oui|please|go (for|with)|exactly|absolutely|definitely|certainly|perfect|great|fine|good"
+    r"|right|works|do (it|that|so|them)|let'?s|of course|alright|i accept|make (it|the|that)|i('d| would) like"
+    r"|i('ll| will) (use|take|go))\b"
 )
 _WAIT = anycase(
     r"(?<!can't )(?<!cannot )\b(wait|hold on|hang on|not yet|not now|never ?mind|think about|let me think"
@@ -36,11 +52,7 @@ _HUMAN = anycase(
 _CANNOT = anycase(
     r"can ?not|can'?t|unable|\bnot\b.{0,20}(possible|allow|permit|eligib|able|cover)|polic|beyond|outside"
 )
-# A claim of finished work weighs only after a plain question and a plain yes: narrower than ASKS and YES.
-_ASKED = anycase(r"confirm|proceed|go ahead|would you like|(shall|should) i|do you want|yes/no|\(yes")
-_AGREED = anycase(
-    r"^\W*(yes|yeah|yep|sure|ok|okay|please|go ahead|confirm|correct|that'?s (right|correct)|sounds good)\b"
-)
+_STARTS_WITH_YES = anycase(rf"^\W*({_PLAIN_YES}|please|that'?s (right|correct))\b")
 
 
 def rows(call: Call, key: str) -> list[Row]:
@@ -64,6 +76,11 @@ def number(call: Call, key: str) -> float:
 def said(view: View, *roles: str) -> str:
     """Everything these roles said, one message a line."""
     return "\n".join(m["content"] for m in view.messages if m["role"] in roles)
+
+
+def agrees(answer: str) -> bool:
+    """Whether an answer holds a plain yes."""
+    return bool(AGREED.search(answer))
 
 
 def declines(answer: str) -> bool:
@@ -129,6 +146,20 @@ def _text(call: Call) -> str:
     return json.dumps(call.arguments, sort_keys=True, default=str)
 
 
+def repeated_call(call: Call, view: View, limit: int) -> str | None:
+    """The same call so often in a row has nothing new to show."""
+    count = 0
+    for done in reversed(view.done):
+        if not same_call(done.call, call):
+            break
+        count += 1
+    if count < limit:
+        return None
+    return (
+        f"This is the same call {count} times in a row. Use the result that you have and take the next step."
+    )
+
+
 def repeated_read(call: Call, result: str, view: View) -> str | None:
     """The third same read since the last change learns nothing new."""
     count = 0
@@ -150,7 +181,6 @@ def error_hint(call: Call, result: str, view: View, hints: Iterable[tuple[Patter
 def claim_without_write(
     text: str,
     view: View,
-    claim: Pattern,
     tools: Mapping[str, Pattern],
     key: str,
     listed: Pattern,
@@ -162,20 +192,20 @@ def claim_without_write(
 
     Parameters
     ----------
-    claim : how finished work is claimed. tools : write tool -> words for its work, in the question or the claim.
+    tools : write tool -> words for its work, in the question or the claim.
     key : argument with the id of what is changed. listed : form of such ids; where the agent's question lists some,
         the call must have been about one of them, or about no id.
     doubtful : tools whose claim alone stops nothing.
     """
     asked, answer = _last_exchange(view)
-    if not _AGREED.match(answer):
+    if not _STARTS_WITH_YES.match(answer):
         return None
     wanted = set(listed.findall(asked))
     for call in (done.call for done in reversed(view.done) if done.call.name in tools):
         about = not wanted or call.arguments.get(key, "") in ("", *wanted)
         if about and tools[call.name].search(asked + text):
             return None
-    if not (_ASKED.search(asked) and claim.search(text)):  # last, since it costs most
+    if not (ASKED.search(asked) and CLAIM.search(text)):  # last, since it costs most
         return None
     claimed = [tool for tool, words in tools.items() if words.search(asked + text)]
     if set(claimed) <= set(doubtful):
@@ -183,6 +213,18 @@ def claim_without_write(
     return (
         "You say it is done, but no call did what the user has just confirmed.",
         f"Call {' or '.join(claimed)} now, or tell the user what is still open.",
+    )
+
+
+def agreed_not_done(text: str, view: View, tools: Collection[str]) -> tuple[str, str] | None:
+    """Reason and option where a reply to a yes claims work, and the user said yes more often than these tools ran."""
+    agreed = sum(m["role"] == "user" and agrees(m["content"]) for m in view.messages)
+    ran = sum(done.call.name in tools and not done.error for done in view.done)
+    if agreed <= ran or not agrees(view.last_user()) or not CLAIM.search(text):
+        return None
+    return (
+        "The user agreed to a change and no call has made it.",
+        "Make the agreed call now, then tell the user.",
     )
 
 

@@ -8,14 +8,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ecdysis_lab.hooks import CLAIM, agrees, plain_expression
 from ecdysis_lab.models.sim.evidence import Event, Evidence, Excerpt, Finding
 from ecdysis_lab.models.sim.shapes import kind, leaves, pattern, placeholder, same_words, transforms
 
-YES = re.compile(r"\b(yes|proceed|go ahead|confirm)\b", re.I)
-CLAIM = re.compile(r"made that change|has been (made|done)|taken care of", re.I)
 LOOP = 3
-Sight = tuple[str, str, dict[str, Any], Excerpt, str]
-"""(cause, what, guard, excerpt, evidence reference)."""
+Sight = tuple[str, str, dict[str, Any], Excerpt, Event]
+"""(cause, what, guard, excerpt, the event that shows it)."""
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -38,7 +37,7 @@ def _finding(sights: list[Sight], evidence: Evidence) -> Finding:
         guard=guard,
         pattern=patterns.most_common(1)[0][0],
         tasks=tuple(sorted({s[3].task for s in sights})),
-        evidence=tuple(dict.fromkeys(s[4] for s in sights)),
+        evidence=tuple(dict.fromkeys(excerpt.cite(event) for *_, excerpt, event in sights)),
         allow=tuple(f"{tool} {json.dumps(a)}" for a in evidence.acts.get(tool, [])[:2]),
         breaks=_breaks(guard),
     )
@@ -93,13 +92,7 @@ def _names(excerpt: Excerpt, call: Event, evidence: Evidence) -> Iterator[Sight]
     if call.tool not in evidence.kinds:
         guard: dict[str, Any] = {"kind": "known_tools"}
         what = "Refuse a tool that does not exist and name those that do."
-        yield (
-            "The agent calls a tool that this system does not have.",
-            what,
-            guard,
-            excerpt,
-            excerpt.cite(call),
-        )
+        yield "The agent calls a tool that this system does not have.", what, guard, excerpt, call
         return
     known, given = set(evidence.arguments.get(call.tool, ())), set(call.arguments)
     missing = sorted(known - given)
@@ -112,7 +105,7 @@ def _names(excerpt: Excerpt, call: Event, evidence: Evidence) -> Iterator[Sight]
             if right
             else f"Leave out `{name}`, which no schema has."
         )
-        yield f"`{name}` is no argument of {call.tool}.", what, guard, excerpt, excerpt.cite(call)
+        yield f"`{name}` is no argument of {call.tool}.", what, guard, excerpt, call
 
 
 def _odd_write(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
@@ -131,23 +124,11 @@ def _forms(excerpt: Excerpt, call: Event, evidence: Evidence) -> Iterator[Sight]
         guard = canonical(path, value, known.get(path, []))
         if guard is not None:
             what = f"Bring `{path}` to its canonical form before the call: {', '.join(guard['transform'])}."
-            yield (
-                f"`{path}` is sent in a form that the tools do not take.",
-                what,
-                guard,
-                excerpt,
-                excerpt.cite(call),
-            )
+            yield f"`{path}` is sent in a form that the tools do not take.", what, guard, excerpt, call
             return
         hint = _form_hint(call.tool, path, value, known.get(path, []))
         if hint is not None:
-            yield (
-                f"The schema does not say which form `{path}` has.",
-                hint["text"],
-                hint,
-                excerpt,
-                excerpt.cite(call),
-            )
+            yield f"The schema does not say which form `{path}` has.", hint["text"], hint, excerpt, call
             return
 
 
@@ -156,7 +137,7 @@ def canonical(path: str, value: Any, known: list[Any]) -> dict[str, Any] | None:
     kinds = {kind(v) for v in known}
     base = {"kind": "canonical_argument", "argument": path}
     if path == "expression" and isinstance(value, str):
-        plain = re.sub(r"[$€£,]", "", value)
+        plain = plain_expression(value)
         shape = r"[0-9+*/(). -]+"
         return {**base, "transform": ["plain_expression"], "shape": shape} if plain != value else None
     if len(kinds) == 1 and kind(value) == "text" and kinds <= {"list", "integer"}:
@@ -201,13 +182,7 @@ def _loop(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
         if len(run) == LOOP:
             guard = {"kind": "repeat_breaker", "limit": LOOP}
             what = "Tell the model when it makes the same call again and again."
-            yield (
-                "The same call is repeated without new information.",
-                what,
-                guard,
-                excerpt,
-                excerpt.cite(call),
-            )
+            yield "The same call is repeated without new information.", what, guard, excerpt, call
             return
 
 
@@ -215,14 +190,14 @@ def _claim(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
     """The agent says that a change is made after a yes, and no write followed that yes."""
     agreed: Event | None = None
     for event in excerpt.events:
-        if event.kind == "user" and YES.search(event.text):
+        if event.kind == "user" and agrees(event.text):
             agreed = event
         elif event.kind == "call" and evidence.kinds.get(event.tool) == "write":
             agreed = None
         elif event.kind == "assistant" and agreed is not None and CLAIM.search(event.text):
             guard = {"kind": "unfinished_work", "tools": _writes(evidence)}
             what = "Stop a reply that claims a change which no call has made."
-            yield "The agent claims work that it did not do.", what, guard, excerpt, excerpt.cite(event)
+            yield "The agent claims work that it did not do.", what, guard, excerpt, event
             return
 
 
@@ -232,16 +207,10 @@ def _no_yes(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
         if event.kind == "user":
             said = event.text
         elif event.kind == "call" and evidence.kinds.get(event.tool) == "write":
-            if not YES.search(said):
+            if not agrees(said):
                 guard = {"kind": "confirm_before_write", "tools": _writes(evidence)}
                 what = "Refuse a write that the user has not agreed to."
-                yield (
-                    "A change is made before the user agreed to it.",
-                    what,
-                    guard,
-                    excerpt,
-                    excerpt.cite(event),
-                )
+                yield "A change is made before the user agreed to it.", what, guard, excerpt, event
             return
 
 
@@ -262,7 +231,7 @@ def _silent(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
     if last is not None:
         text = "Before you close, state every figure, number and fact that the user asked for."
         guard = {"kind": "procedure", "text": text, "when": ""}
-        yield "The agent closes without telling what was asked.", text, guard, excerpt, excerpt.cite(last)
+        yield "The agent closes without telling what was asked.", text, guard, excerpt, last
 
 
 def _policy_hint(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
@@ -289,7 +258,7 @@ def _hint_from_policy(excerpt: Excerpt, call: Event, evidence: Evidence, cause: 
     best = [line for score, _, line in sorted(scored, reverse=True)[:3] if score > 0]
     text = "Policy: " + " ".join(best) if best else "Check the policy before this call."
     guard = {"kind": "contract_hint", "tool": call.tool, "text": text}
-    return cause, f"Repeat the policy where {call.tool} is described.", guard, excerpt, excerpt.cite(call)
+    return cause, f"Repeat the policy where {call.tool} is described.", guard, excerpt, call
 
 
 def _writes(evidence: Evidence) -> list[str]:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ecdysis_lab.hooks import iso_date, plain_expression, plain_words, snake_case
+
 MONTHS = "(january|february|march|april|may|june|july|august|september|october|november|december)"
 
 
@@ -48,18 +50,17 @@ def placeholder(value: str) -> str:
 
 def transforms(value: str) -> Iterator[tuple[list[str], str]]:
     """Canonicalisations worth trying, with what they make of a value."""
-    dated = re.sub(r"(\d{1,2})/(\d{1,2})/(\d{4})", lambda m: f"{m[3]}-{int(m[1]):02d}-{int(m[2]):02d}", value)
-    yield ["iso_date"], dated
+    yield ["iso_date"], iso_date(value) or value
     yield ["strip", "upper"], value.strip().upper()
     yield ["unprefix:#", "upper"], value.removeprefix("#").upper()
     yield ["unprefix:#"], value.removeprefix("#")
     yield ["prefix:#"], value if value.startswith("#") else f"#{value}"
-    yield ["snake"], re.sub(r"[\s-]+", "_", value.strip().lower())
+    yield ["snake"], snake_case(value)
     yield ["zip5"], value.partition("-")[0]
-    yield ["plain_expression"], re.sub(r"[$€£,]", "", value)
+    yield ["plain_expression"], plain_expression(value)
     yield ["strip", "lower"], value.strip().lower()
 
 
 def same_words(a: str, b: str) -> bool:
     """Whether two values differ in case and punctuation only."""
-    return re.sub(r"[^a-z0-9]+", " ", a.lower()).strip() == re.sub(r"[^a-z0-9]+", " ", b.lower()).strip()
+    return plain_words(a) == plain_words(b)

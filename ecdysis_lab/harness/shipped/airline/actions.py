@@ -15,6 +15,7 @@ from ecdysis_lab.hooks import (
     Call,
     Row,
     Rules,
+    Verdict,
     View,
     anycase,
     ask_first,
@@ -26,6 +27,7 @@ from ecdysis_lab.hooks import (
     plain_expression,
     rows,
     said,
+    snake_case,
     whole_number,
 )
 
@@ -77,7 +79,6 @@ USER_OR_PAYMENT = re.compile(r"[a-z]+(_[a-z]+)*_\d+")
 USER = re.compile(r"\b[a-z]+_[a-z]+_\d{3,5}\b")
 FLIGHT = anycase(r"(?:HAT)?[\s\-]*0*(\d{1,3})")
 AIRPORT = re.compile(r"\b[A-Za-z]{3}\b")
-BETWEEN = re.compile(r"[\s\-]+")
 BIRTH = re.compile(r"(19|20)\d\d-\d\d-\d\d")
 
 
@@ -125,7 +126,7 @@ def date_form(text: str) -> Any:
 @form("choice_form", "cabin", "flight_type")
 def choice_form(text: str) -> Any:
     """``"Basic Economy"`` -> ``"basic_economy"``, ``"One-way"`` -> ``"one_way"``."""
-    word = BETWEEN.sub("_", text.lower())
+    word = snake_case(text)
     return {"roundtrip": "round_trip", "oneway": "one_way", "business_class": "business"}.get(word, word)
 
 
@@ -543,4 +544,6 @@ def confirmed_first(call: Call, view: View) -> str | None:
     return None if listing else ask_first(call)
 
 
-check = rules.check  # bring a call to canonical form, then hold it against the policy
+def check(call: Call, view: View) -> Verdict:
+    """Bring a call to canonical form, then hold it against the policy."""
+    return rules.check(call, view)

@@ -23,11 +23,6 @@ WRITES = {
     "book_reservation": anycase(r"\bbook"),
     "send_certificate": anycase(r"certificate|voucher"),
 }
-CLAIM = anycase(
-    r"\b(has|have) (now )?(been )?(successfully )?(been )?(cancel|book|chang|updat|upgrad|downgrad|modif"
-    r"|process|complet|added|issued|made|taken care)|\b(is|are) (now )?(confirmed|booked|cancel+ed|all set)\b"
-    r"|\bI('ve| have) (now |successfully )*(cancel|book|chang|updat|upgrad|made|added)|successfully"
-)
 ERRORS = (
     (
         r"does not add up",
@@ -59,7 +54,7 @@ def hint(call: Call, result: str, view: View) -> str | None:
 def claim(text: str, view: View) -> tuple[str, str] | None:
     """A claim of work that the user has just agreed to needs a call that did it."""
     doubtful = ("send_certificate",)  # often refused for good reason after the user's yes
-    return claim_without_write(text, view, CLAIM, WRITES, "reservation_id", RESERVATION, doubtful)
+    return claim_without_write(text, view, WRITES, "reservation_id", RESERVATION, doubtful)
 
 
 @rules.reply("transfer_without_call")
@@ -68,7 +63,9 @@ def transfer(text: str, view: View) -> tuple[str, str] | None:
     return transfer_without_call(text, view, "transfer_to_human_agents", "TRANSFERRED TO A HUMAN AGENT")
 
 
-observe = rules.observe  # the first note that fits a result
+def observe(call: Call, result: str, view: View) -> str | None:
+    """The first note that fits a result."""
+    return rules.observe(call, result, view)
 
 
 def on_reply(text: str, view: View) -> Verdict:

@@ -14,6 +14,7 @@ from ecdysis_lab.hooks import (
     Call,
     Row,
     Rules,
+    Verdict,
     View,
     anycase,
     ask_first,
@@ -21,6 +22,7 @@ from ecdysis_lab.hooks import (
     early_transfer,
     ids,
     plain_expression,
+    plain_words,
     said,
 )
 
@@ -64,7 +66,6 @@ ORDER = anycase(r"#?\s*W\s*(\d{7})")
 ID = re.compile(r"([a-z]+_)*\d+")
 ZIP = re.compile(r"(\d{5})(-\d{4})?")
 NO_LETTER = re.compile(r"[^a-z]")
-NO_WORD = re.compile(r"[^a-z ]")
 STREET_NUMBER = re.compile(r"^\d+")
 
 
@@ -114,7 +115,7 @@ def address2_form(text: str) -> Any:
 @form("reason_form", "reason")
 def reason_form(text: str) -> Any:
     """``"No longer needed."`` -> ``"no longer needed"``; other reasons stay, to be rejected."""
-    word = NO_WORD.sub("", text.lower()).strip()
+    word = plain_words(text)
     return word if word in REASONS else None
 
 
@@ -269,4 +270,6 @@ line("transfer_out_of_scope", "transfer if and only if the request cannot be han
 )
 
 
-check = rules.check  # bring a call to canonical form, then hold it against the policy
+def check(call: Call, view: View) -> Verdict:
+    """Bring a call to canonical form, then hold it against the policy."""
+    return rules.check(call, view)
