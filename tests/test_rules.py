@@ -483,7 +483,7 @@ def test_plain_regulation_stays_too(file: str, tmp_path: Path) -> None:
         notes = []
         for _ in range(3):
             desk.add_done(done(READ, "{}"))
-            notes.append(desk.observe(READ, "{}", False, 50))
+            notes.append(desk.observe(READ, "{}", 50))
         assert notes[1] == "Noted."
         assert (notes[2] == "Noted.") is (file == "on_reply")
         assert desk.on_reply("Hello", 50) == Refuse("Never.", "Ask.", "never")
