@@ -71,9 +71,8 @@ def scenario(task: Any, how: str) -> str:
 def test_gold_plans_pass_untouched(how: str) -> None:
     seen, tasks, times = Counter[str](), bench().tasks("all"), []
     for task in tasks:
-        desk = Desk([("assistant", bench().greeting), ("user", scenario(task, how))])
-        for action in bench().oracle(task.id)["actions"]:
-            call = Call(action["name"], action["arguments"])
+        desk = Desk([("assistant", bench().opening), ("user", scenario(task, how))])
+        for call in bench().oracle(task.id).calls:
             if desk.view.kind(call.name) == "write":
                 desk.say("assistant", listing(call))
                 desk.say("user", "Yes, please proceed.")

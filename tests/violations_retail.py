@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ecdysis_lab.benchmarks.tau2_env import fresh_environment
+from ecdysis_lab.benchmarks.tau2.env import fresh_environment
 from ecdysis_lab.hooks import Call
 
 Talk = tuple[tuple[str, str], ...]

@@ -29,10 +29,10 @@ from ecdysis_lab.harness.sandbox import spares, validate
 from ecdysis_lab.harness.sandbox.client import HostError
 from ecdysis_lab.harness.sandbox.pipe import HarnessFault, HostLimits, Worker
 from ecdysis_lab.harness.sandbox.ready import Recipe, sandbox_report
-from ecdysis_lab.harness.seat import tool_key
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.harness.static import HOOKS
 from ecdysis_lab.hooks import Allow, Call, Done, Verdict
+from ecdysis_lab.records import tool_key
 
 __all__ = ["HarnessFault", "Host", "HostError", "HostLimits", "sandbox_report"]
 

@@ -69,7 +69,8 @@ def _breaks(guard: dict[str, Any]) -> Callable[[Evidence], str]:
 
 def _sights(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
     """What one failed trial shows: the first rule that explains it, else a hint from the policy."""
-    for rule in (_bad_form, _loop, _claim, _no_yes, _early_transfer, _odd_write, _silent, _policy_hint):
+    told = (_claim, _no_yes) if evidence.talks else ()
+    for rule in (_bad_form, _loop, *told, _early_transfer, _odd_write, _silent, _policy_hint):
         found = list(rule(excerpt, evidence))
         if found:
             yield from found
