@@ -28,7 +28,6 @@ from ecdysis_lab.store import Run, Store
 from ecdysis_lab.train.leak import facts, leaks
 from ecdysis_lab.train.loop import Trainer
 from ecdysis_lab.train.rounds import TrainConfig
-from tests.toy_benchmark import THINGS
 
 ROOT = Path(__file__).resolve().parents[1]
 TOY = "tests.toy_benchmark:make"
@@ -150,7 +149,8 @@ def test_check_and_probe_take_it(toy: Any, tmp_path: Path) -> None:
 
 def test_the_leak_gate_looks_for_what_the_benchmark_names(left: Any, toy: Any) -> None:
     found = facts(left["sim/small"], toy.policy, toy)
-    assert set(found.items()) == {(code, "code") for code in THINGS.values()}  # an ordinary word is no fact
+    wanted = {"LA-10", "KE-22", "CL-31", "LD-47", "VA-58", "DR-63"}
+    assert found == dict.fromkeys(wanted, "code")  # a task id that is an ordinary word is no fact
     assert leaks("+    if code == 'la-10':\n", found) == ["code: LA-10"]
     assert leaks("+    return code.upper()\n", found) == []
 
@@ -195,9 +195,7 @@ def test_a_module_beside_or_above_the_working_directory_is_found(tmp_path: Path,
 def test_a_name_that_no_worker_would_find_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "other_name.py").write_text("from tests.toy_benchmark import make\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        LabError, match="its name must be the path that it is given by, not 'tests.toy_benchmark:make'"
-    ):
+    with pytest.raises(LabError, match="its name must be the path that it is given by, not 'tests"):
         load_benchmark("other_name:make")
 
 
@@ -228,10 +226,8 @@ def test_without_slips_nothing_slips(bare: Any) -> None:
 
 
 def test_without_an_oracle_simulated_models_decline(bare: Any) -> None:
-    made = bare("tests.no_oracle:make", oracle=lambda self, task_id: None)
-    with pytest.raises(
-        LabError, match="model: sim/small cannot play tests.no_oracle:make, which has no oracle"
-    ):
+    made = bare("tests/no_oracle", oracle=lambda self, task_id: None)
+    with pytest.raises(LabError, match="sim/small cannot play tests/no_oracle, which has no oracle"):
         run_trial(Setup(made.name, "sim/small"), made.tasks("all")[0], EMPTY.path, 0)
 
 

@@ -250,7 +250,7 @@ def _early_transfer(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
     calls = [call for call, _ in excerpt.calls()]
     if (
         calls
-        and calls[-1].tool.startswith("transfer")
+        and calls[-1].tool.startswith("transfer_to_human")
         and not any(evidence.kinds.get(c.tool) == "write" for c in calls)
     ):
         yield _hint_from_policy(excerpt, calls[-1], evidence, "The agent hands over what it could do itself.")
