@@ -149,7 +149,7 @@ def test_check_and_probe_take_it(toy: Any, tmp_path: Path) -> None:
 
 def test_the_leak_gate_looks_for_what_the_benchmark_names(left: Any, toy: Any) -> None:
     found = facts(left["sim/small"], toy.policy, toy)
-    wanted = {"LA-10", "KE-22", "CL-31", "LD-47", "VA-58", "DR-63"}
+    wanted = {"LA-10", "KE-20", "CL-30", "LA-40", "VA-50", "DR-60"}
     assert found == dict.fromkeys(wanted, "code")  # a task id that is an ordinary word is no fact
     assert leaks("+    if code == 'la-10':\n", found) == ["code: LA-10"]
     assert leaks("+    return code.upper()\n", found) == []
@@ -223,6 +223,11 @@ def test_without_slips_nothing_slips(bare: Any) -> None:
         for t in made.tasks("all")
     ]
     assert {t.truth["fatal"] for t in left} <= {None, "blunder"} and sum(t.success for t in left) > 18
+
+
+def test_slips_that_are_not_there_are_a_mistake_when_it_is_loaded(bare: Any) -> None:
+    with pytest.raises(LabError, match=r"no slips at 'tests\.toy_benchmark:NOSUCH'"):
+        bare("tests/wrong_slips", slips="tests.toy_benchmark:NOSUCH")
 
 
 def test_without_an_oracle_simulated_models_decline(bare: Any) -> None:

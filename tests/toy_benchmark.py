@@ -1,4 +1,4 @@
-"""A stock room, as small as a benchmark can be: things lie on shelves, and a list says what is to be moved where."""
+"""A stock room, as small as a benchmark can be: things lie on shelf 1, and a task says where one of them has to go."""
 
 from __future__ import annotations
 
@@ -7,31 +7,24 @@ from ecdysis_lab.hooks import Call
 from ecdysis_lab.models.sim.scene import Slip, changed, on
 from ecdysis_lab.records import Oracle, Task
 
-THINGS = {
-    "lamp": "LA-10",
-    "kettle": "KE-22",
-    "clock": "CL-31",
-    "ladder": "LD-47",
-    "vase": "VA-58",
-    "drum": "DR-63",
-}
-SHELVES = {"lamp": 4, "kettle": 7, "clock": 2, "ladder": 9, "vase": 5, "drum": 3}  # where each has to go
+SHELF = {"lamp": 4, "kettle": 7, "clock": 2, "ladder": 9, "vase": 5, "drum": 3}
+CODE = {thing: f"{thing[:2].upper()}-{10 * n}" for n, thing in enumerate(SHELF, 1)}  # lamp is LA-10
 
 
 def tool(name: str, kind: str, about: str, **arguments: str) -> dict:
-    properties = {key: {"type": kind_} for key, kind_ in arguments.items()}
-    parameters = {"type": "object", "properties": properties, "required": list(arguments)}
-    return {"name": name, "description": about, "parameters": parameters, "kind": kind}
+    properties = {key: {"type": type_} for key, type_ in arguments.items()}
+    schema = {"type": "object", "properties": properties, "required": list(arguments)}
+    return {"name": name, "description": about, "parameters": schema, "kind": kind}
 
 
 class StockRoom:
     def __init__(self) -> None:
-        self.shelf = dict.fromkeys(THINGS.values(), 1)
+        self.shelf = dict.fromkeys(CODE.values(), 1)
 
     def call(self, call: Call) -> tuple[str, bool]:
         given = call.arguments
-        if call.name == "look_up" and given.get("thing") in THINGS:
-            return THINGS[given["thing"]], False
+        if call.name == "look_up" and given.get("thing") in CODE:
+            return CODE[given["thing"]], False
         if call.name in ("where", "move") and given.get("code") in self.shelf:
             if call.name == "move":
                 self.shelf[given["code"]] = given.get("shelf")
@@ -45,7 +38,7 @@ class StockRoom:
 
 class Toy:
     name, version, about = "tests.toy_benchmark:make", "1", "keeping a stock room"
-    policy = system_prompt = "Move what the list names to the shelf it names, and nothing else."
+    policy = system_prompt = "Move what the task names to the shelf it names, and nothing else."
     tools = [
         tool("look_up", "read", "Code of a thing.", thing="string"),
         tool("where", "read", "Shelf of a code.", code="string"),
@@ -53,33 +46,32 @@ class Toy:
     ]
     user, opening, human, slips = "none", "", "", "tests.toy_benchmark:SLIPS"
 
-    def tasks(self, split: str, n: int | None = None, seed: int = 0) -> list[Task]:
-        made = [Task(thing, self.name, "train" if i < 4 else "test", f"Bring the {thing} to shelf {SHELVES[thing]}.")
-                for i, thing in enumerate(THINGS)]  # fmt: skip
+    def tasks(self, split, n=None, seed=0):
+        texts = {thing: f"Bring the {thing} to shelf {shelf}." for thing, shelf in SHELF.items()}
+        made = [
+            Task(t, self.name, "train" if i < 4 else "test", text)
+            for i, (t, text) in enumerate(texts.items())
+        ]
         return [t for t in made if split in (t.split, "all")][:n]
 
     def run(self, task, trial, agent, user, limits):
-        return run_solo(self, task, trial, agent, limits, lambda room, messages: self.score(room, task.id))
+        wanted = dict.fromkeys(CODE.values(), 1) | {CODE[task.id]: SHELF[task.id]}
+        return run_solo(self, task, trial, agent, limits,
+                        lambda room, messages: (float(room.shelf == wanted), {"shelves": room.shelf == wanted}))  # fmt: skip
 
-    def score(self, room: StockRoom, thing: str) -> tuple[float, dict[str, bool]]:
-        right = room.shelf == dict.fromkeys(THINGS.values(), 1) | {THINGS[thing]: SHELVES[thing]}
-        return float(right), {"shelves": right}
-
-    def environment(self, task_id: str) -> StockRoom:
+    def environment(self, task_id):
         return StockRoom()
 
-    def effect(self, call: Call) -> str:
+    def effect(self, call):
         return "write" if call.name == "move" else "read"
 
-    def facts(self, task_id: str, seen=()) -> dict[str, str]:
-        return {THINGS[task_id]: "code"}
+    def facts(self, task_id, seen=()):
+        return {CODE[task_id]: "code"}
 
-    def oracle(self, task_id: str) -> Oracle:
-        code = THINGS[task_id]
-        move = Call("move", {"code": code, "shelf": SHELVES[task_id]})
-        return Oracle(
-            (Call("look_up", {"thing": task_id}), Call("where", {"code": code}), move, "It is moved.")
-        )
+    def oracle(self, task_id):
+        look, code = Call("look_up", {"thing": task_id}), CODE[task_id]
+        move = Call("move", {"code": code, "shelf": SHELF[task_id]})
+        return Oracle((look, Call("where", {"code": code}), move, "It is moved."))
 
 
 SLIPS = (

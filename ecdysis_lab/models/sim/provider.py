@@ -23,8 +23,14 @@ _KNOWN: dict[str, Benchmark] = {}
 
 
 def introduce(name: str, benchmark: Benchmark) -> None:
-    """Let the simulated models know a benchmark that was loaded in this process, by the name it was asked for."""
+    """Let the simulated models know a benchmark that was loaded in this process, by the name it was asked for.
+
+    Raises
+    ------
+    LabError: its slips are not where it says.
+    """
     _KNOWN[name] = benchmark
+    slips_of(name)
 
 
 def known(name: str) -> Benchmark:
@@ -55,8 +61,12 @@ def _scene(benchmark: str, task_id: str) -> Scene:
 @cache
 def slips_of(benchmark: str) -> tuple[Slip, ...]:
     """The slips that a benchmark names; none where it names none."""
-    module, _, name = known(benchmark).slips.partition(":")
-    return tuple(getattr(importlib.import_module(module), name)) if module else ()
+    path = known(benchmark).slips
+    module, _, name = path.partition(":")
+    try:
+        return tuple(getattr(importlib.import_module(module), name)) if path else ()
+    except (ImportError, AttributeError) as why:
+        raise LabError(f"benchmark {benchmark!r}: no slips at {path!r} ({why})") from None
 
 
 @cache
