@@ -24,6 +24,13 @@ LAYER_FILES: dict[str, str] = {
 }
 Status = Literal["scored", "infra_error", "user_fault"]
 Disclosure = Literal["transcript", "checks", "scenario"]
+Effect = Literal["read", "write", "other"]
+"""What one call does to an environment: looks, changes, or neither."""
+
+
+def tool_key(call: Call) -> str:
+    """Name and arguments of a call as one comparable string."""
+    return f"{call.name} {json.dumps(call.arguments, sort_keys=True, default=str)}"
 
 
 @dataclass(frozen=True)
@@ -33,15 +40,38 @@ class Task:
     Parameters
     ----------
     id : the benchmark's own identifier.
-    benchmark : registry name, e.g. ``"tau2/airline"``.
+    benchmark : the name by which it is loaded.
     split : ``"train"`` or ``"test"``.
-    scenario : the user's hidden instructions (shown to reviewers only at disclosure ``scenario``).
+    scenario : the user's hidden instructions (shown to reviewers only at disclosure ``scenario``), or the text of the
+        task where there is no user.
     """
 
     id: str
     benchmark: str
     split: str
     scenario: str = ""
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """How a task is done, for simulated models and tests only.
+
+    Parameters
+    ----------
+    turns : what a flawless agent does, in order: a call, or a text that it says. A text right before a write asks for
+        the user's consent; the last one ends the trial.
+    give_up : said where the agent gives up after a call that went wrong.
+    deny : said where it does nothing although there is something to do.
+    """
+
+    turns: tuple[str | Call, ...]
+    give_up: str = "I could not do this."
+    deny: str = "There is nothing to do here."
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The gold calls in order."""
+        return tuple(turn for turn in self.turns if isinstance(turn, Call))
 
 
 @dataclass(frozen=True)
@@ -142,7 +172,7 @@ class Trial:
     ----------
     benchmark, version : registry name and version of the benchmark package.
     task_id, split : the task.
-    model, user_model : LiteLLM names.
+    model, user_model : LiteLLM names; no ``user_model`` where no model plays a user.
     model_params : JSON text of the sampling parameters and ``api_base`` (never a key).
     harness : SHA-256 of the harness folder.
     seed : seed of this trial.
@@ -242,6 +272,8 @@ class Failure:
     path : tool-outcome tokens in order, e.g. ``("get_order_details:error", "cancel:ok")``.
     card : the evidence card as text; no system prompt, no ids of tasks or trials, no gold.
     trajectory : the trajectory itself.
+    writes : tools of the calls that changed the environment, in order.
+    dialogue : whether a user took part, who can be asked and told.
     """
 
     key: str
@@ -255,6 +287,8 @@ class Failure:
     path: tuple[str, ...]
     card: str
     trajectory: Trajectory
+    writes: tuple[str, ...] = ()
+    dialogue: bool = True
 
 
 @dataclass(frozen=True)
@@ -492,18 +526,35 @@ class Agent(Protocol):
 
 
 class Benchmark(Protocol):
-    """A set of tasks with an official scorer."""
+    """A set of tasks with an official scorer: all that the lab knows of a domain.
+
+    Attributes
+    ----------
+    name : by which :func:`ecdysis_lab.benchmarks.load_benchmark` finds it: registry name or ``module:factory``.
+    version : of the package or data behind it; part of a trial's identity.
+    about : what the agent does, as a phrase that follows "an agent for".
+    policy : rules the agent has to follow. system_prompt : its whole prompt, the policy included.
+    tools : schemas ``{"name", "description", "parameters", "kind"}``; kind is ``"read"`` where no call of the tool can
+        change anything, so that hooks may call it, else ``"write"`` or ``"other"``.
+    user : who talks to the agent: ``"model"`` (a dialogue), ``"scripted"`` or ``"none"`` (the task's text opens).
+    opening : the agent's first message, which the benchmark sends itself, or an empty string.
+    human : shipped harness, or folder, that people wrote for it; empty where there is none.
+    slips : dotted path ``module:NAME`` of the slips that simulated models make on it; empty where there are none.
+    """
 
     name: str
     version: str
+    about: str
     policy: str
     system_prompt: str
-    greeting: str
     tools: list[dict[str, Any]]
-    human: str  # name or folder of the harness that was written by hand; "" where there is none
+    user: Literal["model", "scripted", "none"]
+    opening: str
+    human: str
+    slips: str
 
     def tasks(self, split: str, n: int | None = None, seed: int = 0) -> list[Task]:
-        """Tasks of a split; ``n`` drawn by seed, None for all."""
+        """Tasks of a split (``train``, ``test`` or ``all``); ``n`` drawn by seed, None for all."""
         ...
 
     def run(self, task: Task, trial: Trial, agent: Agent, user: Any, limits: dict[str, int]) -> Trajectory:
@@ -514,8 +565,19 @@ class Benchmark(Protocol):
         """A fresh live environment of a task."""
         ...
 
-    def oracle(self, task_id: str) -> dict[str, Any]:
-        """Gold plan of a task; only ``sim`` and tests may ask."""
+    def effect(self, call: Call) -> Effect:
+        """What a call does, by its tool or by its arguments (one SQL tool both reads and writes)."""
+        ...
+
+    def facts(self, task_id: str, seen: Sequence[Message] = ()) -> dict[str, str]:
+        """Persons, ids, amounts of a task that no harness may hold: text -> kind.
+
+        ``seen`` are the messages of a trial of it; what they show belongs to the task as well.
+        """
+        ...
+
+    def oracle(self, task_id: str) -> Oracle | None:
+        """How a task is done; only ``sim`` and tests may ask. None where that is not known."""
         ...
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from ecdysis_lab.benchmarks import load_benchmark
 from ecdysis_lab.harness import Harness, load_harness
 from ecdysis_lab.harness.host import Host
-from ecdysis_lab.harness.rollout import Setup, run_trial, seat_of
+from ecdysis_lab.harness.rollout import Setup, run_trial
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.records import Change, Spec, Trajectory
 
@@ -17,11 +17,6 @@ from ecdysis_lab.records import Change, Spec, Trajectory
 @cache
 def bench(domain: str = "airline") -> Any:
     return load_benchmark(f"tau2/{domain}")
-
-
-@cache
-def seat(domain: str = "airline") -> Any:
-    return seat_of(bench(domain))
 
 
 @cache

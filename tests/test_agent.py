@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,6 @@ from ecdysis_lab.benchmarks import load_benchmark
 from ecdysis_lab.harness import SHIPPED, load_harness
 from ecdysis_lab.harness.agent import MAX_MALFORMED, MAX_REFUSALS_PER_TURN, HarnessedAgent
 from ecdysis_lab.harness.rollout import Setup, run_trial
-from ecdysis_lab.harness.seat import Seat
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.hooks.verdicts import NOTE, REFUSED, REPLY_STOPPED, REWRITTEN
 from ecdysis_lab.models import ContentError
@@ -28,7 +28,7 @@ TOOLS: list[dict[str, Any]] = [
     }
     for name, kind in (("get_order", "read"), ("cancel_order", "write"))
 ]
-SEAT = Seat("Prompt. Be kind.", "Be kind.", TOOLS, "Hi!", max_steps=50)
+BENCH: Any = SimpleNamespace(system_prompt="Prompt. Be kind.", policy="Be kind.", tools=TOOLS, opening="Hi!")
 SAID = Usage(1, 10, 5, 0.0, 0.1, 1)
 
 
@@ -98,7 +98,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """``stage(answers, **files)``: a stage whose model gives the answers in turn, then repeats the last."""
     opened: list[HarnessedAgent] = []
 
-    def build(answers: Sequence[Completion | Exception], seat: Seat = SEAT, **files: str) -> Stage:
+    def build(answers: Sequence[Completion | Exception], **files: str) -> Stage:
         folder = write(tmp_path / f"harness{len(opened)}", **files)
         script, seen = list(answers), []
 
@@ -110,7 +110,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             return answer
 
         monkeypatch.setattr("ecdysis_lab.harness.agent.complete", complete)
-        opened.append(HarnessedAgent("openai/x", load_harness(folder), seat))
+        opened.append(HarnessedAgent("openai/x", load_harness(folder), BENCH, max_steps=50))
         shop = Shop()
         opened[-1].start(shop)
         return Stage(opened[-1], shop, seen)
@@ -389,7 +389,7 @@ def test_a_broken_hook_is_recorded_and_the_trial_goes_on(stage: Make) -> None:
         "KeyError" in it.agent.interventions[3].reason and "actions.py:3" in it.agent.interventions[3].reason
     )
     assert it.context("tool") == ['{"did": "cancel_order", "id": "#W1"}']
-    assert it.seen[0][0][0]["content"] == SEAT.system_prompt
+    assert it.seen[0][0][0]["content"] == BENCH.system_prompt
 
 
 def test_a_harness_against_the_policy_is_left_out_with_one_fault(stage: Make) -> None:
@@ -400,7 +400,7 @@ def test_a_harness_against_the_policy_is_left_out_with_one_fault(stage: Make) ->
 
 
 def test_closing_twice_or_before_the_start_is_fine(tmp_path: Path) -> None:
-    agent = HarnessedAgent("openai/x", load_harness(write(tmp_path / "h", actions=refuse_if("True"))), SEAT)
+    agent = HarnessedAgent("openai/x", load_harness(write(tmp_path / "h", actions=refuse_if("True"))), BENCH)
     agent.close()
     agent.start(Shop())
     agent.close()
@@ -486,7 +486,7 @@ def test_the_brief_stands_in_the_system_prompt(stage: Make) -> None:
 def test_described_tools_are_sent_without_their_kind(stage: Make) -> None:
     source = "def describe(tool):\n    return {**tool, 'description': tool['description'] + ' Ids start with #.'}\n"
     _, tokens, system, tools = shown(stage, contract=source)
-    assert system == SEAT.system_prompt
+    assert system == BENCH.system_prompt
     assert tools[0] == {
         "type": "function",
         "function": {
@@ -584,7 +584,7 @@ def test_malformed_arguments_end_a_trial_as_agent_error(monkeypatch: pytest.Monk
     def complete(role: str, *args: Any, **options: Any) -> Completion:
         return garbled("get_user_details") if role == "agent" else say("I want to return a lamp.")
 
-    for place in ("ecdysis_lab.harness.agent", "ecdysis_lab.benchmarks.tau2_sides"):
+    for place in ("ecdysis_lab.harness.agent", "ecdysis_lab.benchmarks.tau2.sides"):
         monkeypatch.setattr(f"{place}.complete", complete)
     left = run_trial(Setup("tau2/retail", "openai/x", "openai/y"), retail(1)[0], SHIPPED / "empty", 0)
     assert (left.status, left.score, left.termination) == ("scored", 0.0, "agent_error")

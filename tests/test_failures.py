@@ -6,6 +6,7 @@ import json
 import re
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -107,8 +108,32 @@ def test_a_write_without_yes_is_found_and_a_confirmed_one_is_not() -> None:
 def test_writes_can_be_named_where_the_verb_does_not_tell() -> None:
     messages = [ASKED, *call("reservation_ops"), BYE]
     assert first_bad(trajectory(messages)) is None
-    bad = first_bad(trajectory(messages), frozenset({"reservation_ops"}))
+    shop: Any = SimpleNamespace(
+        user="model", effect=lambda call: "write" if call.name == "reservation_ops" else "read"
+    )
+    bad = first_bad(trajectory(messages), shop)
     assert bad is not None and bad.kind == "unconfirmed"
+    shop.user = "none"
+    assert first_bad(trajectory(messages), shop) is None
+
+
+def test_effects_are_asked_of_the_call_and_not_of_the_tool() -> None:
+    """One SQL tool reads and writes."""
+    shop: Any = SimpleNamespace(
+        user="none", effect=lambda call: "read" if "SELECT" in call.arguments["q"] else "write"
+    )
+    calls = [*call("sql", q="SELECT 1"), *call("sql", q="UPDATE x"), *call("sql", q="UPDATE y")]
+    failed = to_failure(trajectory([ASKED, *calls, *call("sql", result="[]", q="SELECT 2")]), benchmark=shop)
+    assert failed is not None
+    assert failed.writes == ("sql", "sql") and "Writes: sql x2\n" in failed.card
+    assert failed.first_bad_what == "sql: found nothing, and that was the last call"
+
+
+def test_without_a_benchmark_a_user_who_answers_makes_a_dialogue() -> None:
+    alone = to_failure(trajectory([ASKED, *call("cancel_order"), Message("assistant", "Done.")]))
+    assert alone is not None and not alone.dialogue and alone.first_bad is None
+    told = to_failure(trajectory([ASKED, *call("cancel_order"), Message("assistant", "Done."), BYE]))
+    assert told is not None and told.dialogue and told.first_bad_what.endswith("without the user's yes")
 
 
 def test_three_identical_calls_in_a_row_are_a_loop() -> None:

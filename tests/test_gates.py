@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("tau2")
 
-from simlab import bench, folder, passing, seat, spec_of, trials
+from simlab import bench, folder, passing, spec_of, trials
 
 from ecdysis_lab.harness import load_harness
 from ecdysis_lab.harness.probe import sample_arguments
@@ -244,7 +244,7 @@ def edited(guard: dict[str, Any], out: Path, start: str = "empty") -> Candidate:
 
 
 def replays(loaded: Harness, recorded: list[Trajectory]) -> list[Any]:
-    return list(gates.replays_of(recorded, loaded, bench(), seat()).values())
+    return list(gates.replays_of(recorded, loaded, bench()).values())
 
 
 def test_a_candidate_that_refuses_a_legal_call_is_rejected_with_that_call(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def training(domain: str) -> list[Trajectory]:
 def known(domain: str) -> dict[str, str]:
     b = bench(domain)
     said = b.policy + "\n".join(f"{t['description']} {t['parameters']}" for t in b.tools)
-    return facts(training(domain), said)
+    return facts(training(domain), said, b)
 
 
 def added(text: str, file: str = "actions.py") -> str:
@@ -273,7 +273,9 @@ def test_imported_task_ids_and_plain_text_users() -> None:
     """Task ids that are words, and facts that only the user said."""
     trial = Trial("x", "1", "mobile-data-issue", "train", "m", "u", "h", 0)
     said = "I am Ada Novak, ada_novak_1234, order #W7654321, and I paid $1,286.50 on June 3rd 2024."
-    found = facts([Trajectory(trial, "scored", 0.0, "", {}, (Message("user", said),))], "Pay in time.")
+    found = facts(
+        [Trajectory(trial, "scored", 0.0, "", {}, (Message("user", said),))], "Pay in time.", bench()
+    )
     assert found["mobile-data-issue"] == "task id"
     assert {"ada_novak_1234", "W7654321", "1286.5", "2024-06-03", "Ada", "novak"} <= set(found)
     assert leaks(added("# see mobile-data-issue"), found) == ["task id: mobile-data-issue"]

@@ -73,14 +73,12 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Store, Review]:
     mine = trials("retail", "sim/small", "empty", 12)
     for trajectory in (*mine, *trials("retail", "sim/medium", "empty", 12)):
         store.put(trajectory)
-    failures = find_failures(
-        mine, writes=frozenset(t["name"] for t in bench("retail").tools if t["kind"] == "write")
-    )
+    failures = find_failures(mine, benchmark=bench("retail"))
     patterns = find_patterns(failures, embedder("tfidf"), stability=False)
     start = load_harness("empty")
     context = build_context(
         failures, patterns, all_failures(failures), [t for t in mine if t.success], start,
-        contract="", policy=bench("retail").policy, tools=bench("retail").tools,
+        bench("retail"), contract="",
     )  # fmt: skip
     review = Reviewer("sim/reviewer").review(context)
     assert review.spec is not None and review.spec.changes

@@ -12,6 +12,7 @@ import pytest
 from openai_server import OpenAIServer, Reply, Request, call, raw_call, reset, status, text
 
 from ecdysis_lab.benchmarks import load_benchmark
+from ecdysis_lab.benchmarks.tau2.dialogue import FINAL
 from ecdysis_lab.cli import parser
 from ecdysis_lab.harness import SHIPPED, load_harness
 from ecdysis_lab.harness.rollout import Setup, rollout, run_trial
@@ -96,7 +97,7 @@ def test_requests_are_those_of_the_openai_protocol(serve: Serve) -> None:
     assert set(first.body["tools"][0]["function"]) == {"name", "description", "parameters"}
     assert first.body["messages"][:2] == [
         {"role": "system", "content": bench.system_prompt},
-        {"role": "assistant", "content": bench.greeting},
+        {"role": "assistant", "content": bench.opening},
     ]
     assert [m["role"] for m in second.body["messages"]] == [
         "system",
@@ -130,9 +131,9 @@ def test_usage_is_counted_as_the_server_says(serve: Serve) -> None:
 def test_calls_are_executed_and_scored_officially(serve: Serve) -> None:
     """The whole gold plan through the server is worth 1.0."""
     bench = load_benchmark("tau2/airline")
-    task = next(t for t in bench.tasks("all") if len(bench.oracle(t.id)["actions"]) > 2 and not
-                bench.oracle(t.id)["communicate"])  # fmt: skip
-    plan = [call(a["name"], **a["arguments"]) for a in bench.oracle(task.id)["actions"]]
+    oracles = {t: bench.oracle(t.id) for t in bench.tasks("all")}
+    task, oracle = next((t, o) for t, o in oracles.items() if len(o.calls) > 2 and o.turns[-1] == FINAL)
+    plan = [call(c.name, **c.arguments) for c in oracle.calls]
     left = run_trial(setup(serve([*plan, BYE])), task, EMPTY, 0)
     assert (left.score, left.checks) == (1.0, {"db": True, "communicate": True})
     nothing = run_trial(setup(serve([read(), BYE])), task, EMPTY, 0)

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("tau2")
 
 from openai_server import OpenAIServer, Reply, raw_call, text
-from simlab import bench, folder, passing, seat, trials
+from simlab import bench, folder, passing, trials
 
 from ecdysis_lab.harness import load_harness, switch_harness
 from ecdysis_lab.harness.replay import Replay, replay
@@ -42,7 +42,7 @@ UPPER_IDS = HOOKS + (
 
 
 def through(trajectory: Trajectory, loaded: Harness) -> Replay:
-    return replay(trajectory, loaded, bench(), seat())
+    return replay(trajectory, loaded, bench())
 
 
 def run(model: str, loaded: Harness, n: int = 3, steps: int = 100) -> list[Trajectory]:

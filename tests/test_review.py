@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -299,15 +300,18 @@ def picked(failures: list[Failure]) -> Subset:
 def context_of(
     failures: list[Failure], patterns: Patterns, max_tokens: int = 60_000, **other: Any
 ) -> Context:
-    known = {
-        "contract": "The contract.",
-        "policy": "The policy.\nNever refund.",
-        "tools": TOOLS,
-        "passing": (),
-    } | other
+    known = {"contract": "The contract.", "policy": "The policy.\nNever refund.", "passing": ()} | other
     start = known.pop("harness", None) or load_harness("empty")
+    bench: Any = SimpleNamespace(about="selling", user="model", policy=known.pop("policy"), tools=TOOLS)
     return build_context(
-        failures, patterns, picked(failures), known.pop("passing"), start, max_tokens=max_tokens, **known
+        failures,
+        patterns,
+        picked(failures),
+        known.pop("passing"),
+        start,
+        bench,
+        max_tokens=max_tokens,
+        **known,
     )
 
 

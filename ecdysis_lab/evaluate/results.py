@@ -145,7 +145,7 @@ def round_evidence(run: Run, arm: str, n: int = 1) -> tuple[list[Failure], Patte
         raise LabError(
             f"run {run.run_id} has no evidence of round {n} of arm {arm!r} in {Path(run.folder) / folder}"
         )
-    tuples = ("failed_checks", "path")
+    tuples = ("failed_checks", "path", "writes")
     found = [Failure(**{**f, **{k: tuple(f[k]) for k in tuples}, "trajectory": None}) for f in failures]  # type: ignore[arg-type]
     return found, _patterns(patterns), _subset(subset)
 

@@ -12,8 +12,8 @@ from itertools import groupby
 from pathlib import Path
 
 from ecdysis_lab.failures.first_bad import PUT_RIGHT, Bad, first_bad, position_of
-from ecdysis_lab.failures.transcript import is_write, outline, shorten, steps
-from ecdysis_lab.records import Disclosure, Failure, LabError, Trajectory
+from ecdysis_lab.failures.transcript import is_dialogue, is_write, outline, shorten, steps
+from ecdysis_lab.records import Benchmark, Disclosure, Failure, LabError, Trajectory
 
 __all__ = [
     "PUT_RIGHT",
@@ -62,7 +62,7 @@ def card(
     checks: Sequence[str],
     bad: Bad | None,
     path: Sequence[str],
-    writes: frozenset[str] | None = None,
+    writes: Sequence[str],
     scenario: str = "",
 ) -> str:
     """The evidence card: termination, checks, first bad thing, path, writes, last exchanges, scenario."""
@@ -73,8 +73,8 @@ def card(
         f"First thing wrong: {f'[{bad.index}] {bad.what}' if bad else 'nothing visible in the tool calls'}"
     )
     lines.append(f"Calls: {_collapsed(path)}")
-    made = Counter(token[:-3] for token in path if token.endswith(":ok") and is_write(token[:-3], writes))
-    lines.append(f"Writes: {', '.join(t if n == 1 else f'{t} x{n}' for t, n in made.items()) or 'none'}")
+    made = Counter(writes).items()
+    lines.append(f"Writes: {', '.join(t if n == 1 else f'{t} x{n}' for t, n in made) or 'none'}")
     lines.append("Last exchanges:")
     start = max(len(trajectory.messages) - LAST_MESSAGES, 0)
     last = [s for s in outline(trajectory.messages, CARD_CHARS) if int(s[1 : s.index("]")]) >= start]
@@ -89,7 +89,7 @@ def to_failure(
     disclosure: Disclosure = "checks",
     *,
     threshold: float = 1.0,
-    writes: frozenset[str] | None = None,
+    benchmark: Benchmark | None = None,
     scenario: Callable[[str], str] | None = None,
 ) -> Failure | None:
     """The failure that a trajectory is, or None.
@@ -99,7 +99,7 @@ def to_failure(
     trajectory : any trajectory; infrastructure errors and user faults are never failures.
     disclosure : ``transcript``, ``checks`` or ``scenario``: how much a card tells beyond the transcript.
     threshold : ``failure_threshold`` (λ): a score below it is a failure.
-    writes : names of the tools that change state; None goes by the verb in the name.
+    benchmark : says what a call does and whether there is a user; see ``first_bad``.
     scenario : task id -> the user's hidden instructions; asked at disclosure ``scenario`` only.
 
     Raises
@@ -114,7 +114,9 @@ def to_failure(
     if disclosure != "transcript":
         checks = tuple(sorted(name for name, passed in trajectory.checks.items() if not passed))
     hidden = scenario(trajectory.trial.task_id) if disclosure == "scenario" and scenario else ""
-    bad, path = first_bad(trajectory, writes), path_of(trajectory)
+    bad, path = first_bad(trajectory, benchmark), path_of(trajectory)
+    done = steps(trajectory.messages)
+    writes = tuple(s.call.name for s in done if s.outcome == "ok" and is_write(s.call, benchmark))
     return Failure(
         key=trajectory.key,
         task_id=trajectory.trial.task_id,
@@ -127,6 +129,8 @@ def to_failure(
         path=path,
         card=card(trajectory, checks, bad, path, writes, hidden),
         trajectory=trajectory,
+        writes=writes,
+        dialogue=is_dialogue(trajectory.messages, benchmark),
     )
 
 
@@ -134,8 +138,8 @@ def find_failures(
     trajectories: Iterable[Trajectory],
     threshold: float = 1.0,
     disclosure: Disclosure = "checks",
+    benchmark: Benchmark | None = None,
     *,
-    writes: frozenset[str] | None = None,
     scenario: Callable[[str], str] | None = None,
 ) -> list[Failure]:
     """Failures among trajectories, in their order; arguments as in ``to_failure``.
@@ -147,7 +151,8 @@ def find_failures(
     if not 0.0 < threshold <= 1.0:
         raise LabError(f"failure_threshold must lie in (0, 1], got {threshold}")
     made = (
-        to_failure(t, disclosure, threshold=threshold, writes=writes, scenario=scenario) for t in trajectories
+        to_failure(t, disclosure, threshold=threshold, benchmark=benchmark, scenario=scenario)
+        for t in trajectories
     )
     return [failure for failure in made if failure is not None]
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from ecdysis_lab.failures.transcript import Step, is_write, shorten, steps
+from ecdysis_lab.failures.transcript import Step, is_dialogue, is_write, shorten, steps
+from ecdysis_lab.hooks import Call
 from ecdysis_lab.hooks.talk import ASKED, CLAIM, agrees
-from ecdysis_lab.records import Intervention, Message, Trajectory
+from ecdysis_lab.records import Benchmark, Intervention, Message, Trajectory
 
 PUT_RIGHT = " (put right later)"
 LOOP = 3  # identical calls in a row that count as a loop
@@ -52,20 +53,25 @@ def _same(message: Message, seen: Message) -> bool:
     return message.content == seen.content
 
 
-def first_bad(trajectory: Trajectory, writes: frozenset[str] | None = None) -> Bad | None:
+def first_bad(trajectory: Trajectory, benchmark: Benchmark | None = None) -> Bad | None:
     """The first thing that went wrong, by how sure the transcript is of it.
 
     First tool error that the tool never got over; else first lasting refusal or fault of the harness; else a
-    loop (three identical calls in a row); else the first write without the user's yes right before it; else a claim
-    of a write that was never made; else a tool error that was put right; else giving up on an empty result;
-    else None. On 100 recorded GPT-4o airline trials an unconfirmed write stands in 21% of the failures and in
+    loop (three identical calls in a row); else, in a dialogue, the first write without the user's yes right before
+    it, or a claim of a write that was never made; else a tool error that was put right; else giving up on an empty
+    result; else None. On 100 recorded τ² trials of GPT-4o an unconfirmed write stands in 21% of the failures and in
     no success, a tool error in 21% and 9%; ending without a write, or a transfer to a human, is commoner in
     successes, so neither counts as wrong here.
+
+    Parameters
+    ----------
+    trajectory : what happened. benchmark : says what a call does and whether there is a user; None where it is not
+        at hand, so that names of tools and the transcript decide.
     """
     messages, done = trajectory.messages, steps(trajectory.messages)
-    last_good = {_family(s.call.name, writes): s.index for s in done if s.outcome == "ok"}
+    last_good = {_family(s.call, benchmark): s.index for s in done if s.outcome == "ok"}
     errors = [s for s in done if s.outcome == "error"]
-    lasting = next((s for s in errors if last_good.get(_family(s.call.name, writes), -1) < s.index), None)
+    lasting = next((s for s in errors if last_good.get(_family(s.call, benchmark), -1) < s.index), None)
     if lasting is not None:
         return _error(lasting)
     acts = [_harness_bad(trajectory, i) for i in trajectory.interventions if i.action in ("refuse", "fault")]
@@ -73,13 +79,15 @@ def first_bad(trajectory: Trajectory, writes: frozenset[str] | None = None) -> B
     stuck = next((a for a in acts if not any(a.tool == tool and i >= a.index for tool, i in good)), None)
     if stuck is not None:
         return stuck
-    found = _loop(done) or _unconfirmed(messages, done, writes) or _claimed(messages, done)
-    return found or (_error(errors[0], PUT_RIGHT) if errors else _gave_up(done, writes))
+    found = _loop(done)
+    if found is None and is_dialogue(messages, benchmark):
+        found = _unconfirmed(messages, done, benchmark) or _claimed(messages, done)
+    return found or (_error(errors[0], PUT_RIGHT) if errors else _gave_up(done, benchmark))
 
 
-def _family(tool: str, writes: frozenset[str] | None) -> str:
+def _family(call: Call, benchmark: Benchmark | None) -> str:
     """Tools that can stand in for each other: reads by their first two words (find_user by e-mail, by zip)."""
-    return tool if is_write(tool, writes) else "_".join(tool.split("_")[:2])
+    return call.name if is_write(call, benchmark) else "_".join(call.name.split("_")[:2])
 
 
 def _error(step: Step, note: str = "") -> Bad:
@@ -87,9 +95,9 @@ def _error(step: Step, note: str = "") -> Bad:
     return Bad(step.result_index, "error", step.call.name, what)
 
 
-def _gave_up(done: Sequence[Step], writes: frozenset[str] | None) -> Bad | None:
+def _gave_up(done: Sequence[Step], benchmark: Benchmark | None) -> Bad | None:
     """The last call of all, where it is a read that found nothing."""
-    if not done or done[-1].outcome != "ok" or is_write(done[-1].call.name, writes):
+    if not done or done[-1].outcome != "ok" or is_write(done[-1].call, benchmark):
         return None
     if done[-1].result.strip() not in ("[]", "{}", "null", "None"):
         return None
@@ -118,10 +126,10 @@ def _loop(done: Sequence[Step]) -> Bad | None:
 
 
 def _unconfirmed(
-    messages: Sequence[Message], done: Sequence[Step], writes: frozenset[str] | None
+    messages: Sequence[Message], done: Sequence[Step], benchmark: Benchmark | None
 ) -> Bad | None:
     for step in done:
-        if step.outcome == "ok" and is_write(step.call.name, writes):
+        if step.outcome == "ok" and is_write(step.call, benchmark):
             said = next((m.content or "" for m in reversed(messages[: step.index]) if m.role == "user"), "")
             if not agrees(said):
                 return Bad(

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from ecdysis_lab.failures.transcript import is_write, shorten, steps
+from ecdysis_lab.failures.transcript import shorten, steps
 from ecdysis_lab.records import Failure
 
 READS = 0.3  # weight of a tool that was only read from: it says where, not what went wrong
@@ -36,19 +36,17 @@ def quote_of(failure: Failure) -> str:
 def terms(failure: Failure) -> dict[str, float]:
     """What a name may be made of, with weights: errors, writes, how it ended, failed checks, tools read."""
     found: dict[str, float] = {}
-    done = steps(failure.trajectory.messages)
-    for step in done:
+    for step in steps(failure.trajectory.messages):
         tool = step.call.name
         if step.outcome == "error":
             found[f"error: {gist(step.result)}"] = 1.0
             found[f"{tool} error"] = 0.9
-        elif tool.startswith("transfer"):
+        elif tool.startswith("transfer_to_human"):
             found["handed to a human"] = 1.0
-        elif is_write(tool):
-            found[f"{tool} made"] = 0.8
-        else:
+        elif tool not in failure.writes:
             found[tool] = READS
-    if not any(step.outcome == "ok" and is_write(step.call.name) for step in done):
+    found |= {f"{tool} made": 0.8 for tool in failure.writes}
+    if failure.dialogue and not failure.writes:
         found["no write made"] = 1.0
     for token in failure.path:
         tool, _, outcome = token.rpartition(":")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ecdysis_lab.hooks import Call
-from ecdysis_lab.records import Message
+from ecdysis_lab.records import Benchmark, Message
 
 LINE_CHARS = 240
 WRITE_PREFIXES = (
@@ -80,9 +80,17 @@ def _names(messages: Sequence[Message]) -> dict[str, str]:
     return {c.id: c.name for m in messages for c in m.calls if c.id}
 
 
-def is_write(tool: str, writes: frozenset[str] | None = None) -> bool:
-    """Whether a tool changes state: by the given names, else by the verb its name starts with."""
-    return tool in writes if writes is not None else tool.startswith(WRITE_PREFIXES)
+def is_write(call: Call, benchmark: Benchmark | None = None) -> bool:
+    """Whether a call changes state: as the benchmark says, else by the verb its tool's name starts with."""
+    return benchmark.effect(call) == "write" if benchmark else call.name.startswith(WRITE_PREFIXES)
+
+
+def is_dialogue(messages: Sequence[Message], benchmark: Benchmark | None = None) -> bool:
+    """Whether a user takes part, who can be asked and told: as the benchmark says, else where one answers the agent."""
+    if benchmark is not None:
+        return benchmark.user == "model"
+    roles = [m.role for m in messages]
+    return "assistant" in roles and "user" in roles[roles.index("assistant") :]
 
 
 @dataclass(frozen=True)

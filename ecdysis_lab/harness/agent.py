@@ -15,12 +15,11 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from ecdysis_lab.harness.host import HarnessFault, Host
-from ecdysis_lab.harness.seat import Seat, tool_key
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.hooks import Allow, Call, Done, Refuse, Rewrite, Verdict
 from ecdysis_lab.hooks.verdicts import NOTE, REFUSED, REPLY_STOPPED, REWRITTEN
 from ecdysis_lab.models import Budget, ContentError, LLMError, ModelParams, complete, to_openai
-from ecdysis_lab.records import Completion, Environment, Intervention, Message, Usage
+from ecdysis_lab.records import Benchmark, Completion, Environment, Intervention, Message, Usage, tool_key
 
 T = TypeVar("T")
 MAX_REFUSALS_IN_A_ROW = 3
@@ -37,7 +36,8 @@ class HarnessedAgent:
     ----------
     model : LiteLLM name.
     harness : the harness; an empty one is the ``direct`` arm.
-    seat : prompt, policy and tools of the benchmark.
+    benchmark : gives prompt, policy, tools and the first message.
+    max_steps : message limit of the trial.
     params, budget : for :func:`ecdysis_lab.models.calls.complete`.
     seed : seed of the trial.
     metadata : passed to ``sim`` models only.
@@ -55,14 +55,15 @@ class HarnessedAgent:
         self,
         model: str,
         harness: Harness,
-        seat: Seat,
+        benchmark: Benchmark,
         *,
+        max_steps: int = 100,
         params: ModelParams | None = None,
         budget: Budget | None = None,
         seed: int = 0,
         metadata: dict[str, Any] | None = None,
     ) -> None:
-        self.model, self.harness, self.seat = model, harness, seat
+        self.model, self.harness, self.benchmark, self.max_steps = model, harness, benchmark, max_steps
         self.params, self.budget, self.seed = params or ModelParams(), budget, seed
         self.metadata = metadata if model.startswith("sim/") else None
         self.context: list[Message] = []
@@ -78,10 +79,11 @@ class HarnessedAgent:
 
     def start(self, environment: Environment) -> None:
         """Open the harness on a live environment; the tools are described here."""
-        self._host = Host(self.harness, self.seat.policy, list(self.seat.tools), environment.read)
+        bench = self.benchmark
+        self._host = Host(self.harness, bench.policy, list(bench.tools), environment.read)
         self._tools = self._describe_all()
-        if self.seat.greeting:
-            self._see(Message("assistant", self.seat.greeting))
+        if bench.opening:
+            self._see(Message("assistant", bench.opening))
 
     def prompt(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """The conversation and the tools as the model sees them now, in OpenAI form."""
@@ -97,7 +99,7 @@ class HarnessedAgent:
     # -- what the benchmark calls ------------------------------------------------------------------------------
 
     def user_says(self, text: str) -> Message:
-        """Answer a user message."""
+        """Answer a user message, or the text of a task where there is no user."""
         if self._system is None:
             self._open(text)
         self._see(Message("user", text))
@@ -121,7 +123,7 @@ class HarnessedAgent:
     @property
     def steps_left(self) -> int:
         """Messages left before the benchmark's step limit."""
-        return max(0, self.seat.max_steps - len(self.context))
+        return max(0, self.max_steps - len(self.context))
 
     def _safely(self, hook: str, run: Callable[[], T], otherwise: T, tool: str = "") -> T:
         """Run a hook; a fault is recorded and the trial goes on unharnessed."""
@@ -138,10 +140,10 @@ class HarnessedAgent:
 
     def _describe_all(self) -> list[dict[str, Any]]:
         """Tools as the contract describes them; asked once per harness, since ``describe`` sees the tool only."""
-        key = (self.harness.hash, hashlib.sha256(json.dumps(list(self.seat.tools)).encode()).hexdigest())
+        key = (self.harness.hash, hashlib.sha256(json.dumps(list(self.benchmark.tools)).encode()).hexdigest())
         if key in _DESCRIBED:
             return [dict(tool) for tool in _DESCRIBED[key]]
-        tools = [self._described(dict(tool)) for tool in self.seat.tools]
+        tools = [self._described(dict(tool)) for tool in self.benchmark.tools]
         if not self.interventions:  # a fault belongs to the trial that met it
             while len(_DESCRIBED) >= DESCRIBED_KEPT:
                 _DESCRIBED.pop(next(iter(_DESCRIBED)))
@@ -153,13 +155,13 @@ class HarnessedAgent:
 
     def _open(self, opening: str) -> None:
         brief = self._safely("brief", lambda: self.host.brief(opening), "")
-        self._system = self.seat.system_prompt + (
+        self._system = self.benchmark.system_prompt + (
             f"\n<skills>\n{brief.strip()}\n</skills>" if brief.strip() else ""
         )
         self._tools = [{k: t[k] for k in ("name", "description", "parameters")} for t in self._tools]
-        plain = [{k: t[k] for k in ("name", "description", "parameters")} for t in self.seat.tools]
+        plain = [{k: t[k] for k in ("name", "description", "parameters")} for t in self.benchmark.tools]
         visible = json.dumps([self._system, self._tools], sort_keys=True)
-        before = json.dumps([self.seat.system_prompt, plain], sort_keys=True)
+        before = json.dumps([self.benchmark.system_prompt, plain], sort_keys=True)
         self.shown = hashlib.sha256(visible.encode()).hexdigest()
         self.harness_tokens = max(0, len(visible) - len(before)) // 4
 

@@ -17,11 +17,10 @@ from typing import Any
 from ecdysis_lab.harness.host import HarnessFault, Host
 from ecdysis_lab.harness.probe import probe
 from ecdysis_lab.harness.replay import Replay, replay
-from ecdysis_lab.harness.rollout import Setup, rollout, seat_of
-from ecdysis_lab.harness.seat import tool_key
+from ecdysis_lab.harness.rollout import Setup, rollout
 from ecdysis_lab.harness.source import Harness, static_problems
 from ecdysis_lab.hooks import Call, Done, Refuse
-from ecdysis_lab.records import Benchmark, Intervention, LabError, Trajectory
+from ecdysis_lab.records import Benchmark, Intervention, LabError, Trajectory, tool_key
 from ecdysis_lab.store import Store
 
 
@@ -44,8 +43,8 @@ class Violation:
 def structure(harness: Harness, benchmark: Benchmark) -> dict[str, Any]:
     """Static policy, probe and size: ``{"problems", "probe", "files", "lines", "switched_off", "prompt_tokens"}``.
 
-    ``prompt_tokens`` is what the contract adds to the tool schemas and ``brief`` to the prompt for a plain opening
-    (characters / 4).
+    ``prompt_tokens`` is what the contract adds to the tool schemas and ``brief`` to the prompt for the scenario of the
+    first training task (characters / 4).
     """
     problems = [f"{p.file}:{p.line} {p.what}" for p in static_problems(harness)]
     task = benchmark.tasks("train", 1)[0]
@@ -61,14 +60,10 @@ def structure(harness: Harness, benchmark: Benchmark) -> dict[str, Any]:
 
 
 def _added_tokens(harness: Harness, benchmark: Benchmark) -> int:
-    with Host(
-        harness,
-        benchmark.policy,
-        benchmark.tools,
-        benchmark.environment(benchmark.tasks("train", 1)[0].id).read,
-    ) as host:
+    task = benchmark.tasks("train", 1)[0]
+    with Host(harness, benchmark.policy, benchmark.tools, benchmark.environment(task.id).read) as host:
         described = [host.describe(dict(t)) if host.has("describe") else t for t in benchmark.tools]
-        brief = host.brief("I want to change my booking.") if host.has("brief") else ""
+        brief = host.brief(task.scenario) if host.has("brief") else ""
     grown = len(json.dumps(described)) - len(json.dumps(benchmark.tools))
     return max(0, grown + len(brief)) // 4
 
@@ -150,12 +145,9 @@ def traces(harness: Harness, benchmark: Benchmark, recorded: Iterable[Trajectory
     ``{"passing": …, "failing": …}``, each ``{"trajectories", "calls", "refused", "altered", "by_rule", "stopped"}``;
     ``stopped`` counts trajectories with at least one refused or altered act.
     """
-    seat = seat_of(benchmark)
     groups: dict[str, list[Replay]] = {"passing": [], "failing": []}
     for trajectory in recorded:
-        groups["passing" if trajectory.success else "failing"].append(
-            replay(trajectory, harness, benchmark, seat)
-        )
+        groups["passing" if trajectory.success else "failing"].append(replay(trajectory, harness, benchmark))
     return {name: _count(replays) for name, replays in groups.items()}
 
 

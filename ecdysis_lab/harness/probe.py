@@ -31,15 +31,15 @@ def probe(harness: Harness, benchmark: Benchmark, task_id: str) -> HarnessFault 
 def _call_every_hook(host: Host, benchmark: Benchmark) -> None:
     for tool in benchmark.tools:
         host.describe(dict(tool))
-    host.brief("Hello, I need help with my booking and my order.")
-    host.add_message("user", "Hello, I need help.")
+    host.brief("Hello, I need help with this.")
+    host.add_message("user", "Hello, I need help with this.")
     for tool in benchmark.tools:
         call = Call(tool["name"], sample_arguments(tool), "probe")
         host.check(call, STEPS_LEFT)
         for result, error in (("{}", False), ("Error: not found", True)):
             host.add_done(Done(call, result, error))  # as in a trial: observe sees the call in the view
             host.observe(call, result, STEPS_LEFT)
-    host.on_reply("Everything has been taken care of.", STEPS_LEFT)
+    host.on_reply("That is done.", STEPS_LEFT)
 
 
 def sample_arguments(tool: dict[str, Any]) -> dict[str, Any]:

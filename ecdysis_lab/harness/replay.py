@@ -6,15 +6,15 @@ through the same calls. Needed by the legal-action gate and by behaviour-aware r
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ecdysis_lab.harness.agent import HarnessedAgent
-from ecdysis_lab.harness.seat import Seat, tool_key
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.hooks import Allow, Call, Done, Refuse, Rewrite, Verdict
 from ecdysis_lab.hooks.verdicts import NOTE, REFUSED, REPLY_STOPPED
-from ecdysis_lab.records import Benchmark, Intervention, Message, Trajectory
+from ecdysis_lab.records import Benchmark, Intervention, Message, Trajectory, tool_key
 
 NOT_THIS_ONE = "another call of the same message was refused"  # what the agent is told of its other calls
 
@@ -58,9 +58,10 @@ class Replay:
 
 
 class _Walk:
-    def __init__(self, trajectory: Trajectory, harness: Harness, benchmark: Benchmark, seat: Seat) -> None:
-        self.trajectory, self.seat = trajectory, seat
-        self.agent = HarnessedAgent("replay", harness, seat)
+    def __init__(self, trajectory: Trajectory, harness: Harness, benchmark: Benchmark) -> None:
+        self.trajectory, self.opening = trajectory, benchmark.opening
+        limits = json.loads(trajectory.trial.limits)
+        self.agent = HarnessedAgent("replay", harness, benchmark, max_steps=limits.get("max_steps", 100))
         self.environment = benchmark.environment(trajectory.trial.task_id)
         own = trajectory.messages if trajectory.context else ()  # imported ones: what was seen is what ran
         self.executed = {c.id: c for m in own for c in m.calls}
@@ -77,7 +78,7 @@ class _Walk:
         self.agent.start(self.environment)
         try:
             context = self.trajectory.context or self.trajectory.messages
-            greeted = bool(self.seat.greeting) and bool(context) and context[0].content == self.seat.greeting
+            greeted = bool(self.opening) and bool(context) and context[0].content == self.opening
             for step, message in enumerate(context[int(greeted) :], int(greeted)):
                 self._step(step, message, context)
         finally:
@@ -162,11 +163,11 @@ class _Walk:
         self.same &= (note or "") == noted
 
 
-def replay(trajectory: Trajectory, harness: Harness, benchmark: Benchmark, seat: Seat) -> Replay:
+def replay(trajectory: Trajectory, harness: Harness, benchmark: Benchmark) -> Replay:
     """Judge a recorded trajectory by another harness.
 
     Parameters
     ----------
-    trajectory : what happened. harness : the candidate. benchmark, seat : where it happened.
+    trajectory : what happened. harness : the candidate. benchmark : where it happened.
     """
-    return _Walk(trajectory, harness, benchmark, seat).run()
+    return _Walk(trajectory, harness, benchmark).run()

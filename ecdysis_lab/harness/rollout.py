@@ -12,9 +12,8 @@ from ecdysis_lab.benchmarks import load_benchmark
 from ecdysis_lab.benchmarks.users import UserSpec
 from ecdysis_lab.harness import Harness, load_harness
 from ecdysis_lab.harness.agent import HarnessedAgent
-from ecdysis_lab.harness.seat import Seat
 from ecdysis_lab.models import Budget, ModelParams
-from ecdysis_lab.records import Progress, Task, Trajectory, Trial
+from ecdysis_lab.records import LabError, Progress, Task, Trajectory, Trial
 from ecdysis_lab.store import Store
 
 INFRA_RETRIES = 2
@@ -27,7 +26,7 @@ class Setup:
     Parameters
     ----------
     benchmark : registry name.
-    model, user_model : LiteLLM names.
+    model, user_model : LiteLLM names; the second counts where a model plays the user.
     params, user_params : sampling parameters and ``api_base``.
     max_steps, max_errors : the benchmark's limits.
     """
@@ -48,19 +47,21 @@ class Setup:
     @property
     def simulated(self) -> bool:
         """Whether any side is a simulated model."""
-        return self.model.startswith("sim/") or self.user_model.startswith("sim/")
+        user = self.user_model if load_benchmark(self.benchmark).user == "model" else ""
+        return any(model.startswith("sim/") for model in (self.model, user))
 
     def trial(self, task: Task, harness: str, seed: int) -> Trial:
         """Identity of one trial; ``harness`` is its hash."""
         sides = {"agent": self.params, "user": self.user_params}
         params = json.dumps({side: json.loads(p.to_json()) for side, p in sides.items()})
+        bench = load_benchmark(self.benchmark)
         return Trial(
             benchmark=self.benchmark,
-            version=load_benchmark(self.benchmark).version,
+            version=bench.version,
             task_id=task.id,
             split=task.split,
             model=self.model,
-            user_model=self.user_model,
+            user_model=self.user_model if bench.user == "model" else "",
             harness=harness,
             seed=seed,
             model_params=params,
@@ -68,24 +69,23 @@ class Setup:
         )
 
 
-def seat_of(benchmark: Any, max_steps: int = 100) -> Seat:
-    """What an agent needs of a benchmark."""
-    return Seat(benchmark.system_prompt, benchmark.policy, benchmark.tools, benchmark.greeting, max_steps)
-
-
 def run_trial(setup: Setup, task: Task, harness: Path, seed: int, budget: Budget | None = None) -> Trajectory:
     """Run one trial.
 
     Raises
     ------
+    LabError: a simulated model cannot play the benchmark, which has no oracle.
     ecdysis_lab.models.calls.PermanentError, BudgetExceeded: the run must stop.
     """
     bench, loaded = load_benchmark(setup.benchmark), load_harness(harness)
+    if setup.model.startswith("sim/") and bench.oracle(task.id) is None:
+        raise LabError(f"model: {setup.model} cannot play {setup.benchmark}, which has no oracle")
     metadata = {"benchmark": setup.benchmark, "task_id": task.id}
     agent = HarnessedAgent(
         setup.model,
         loaded,
-        seat_of(bench, setup.max_steps),
+        bench,
+        max_steps=setup.max_steps,
         params=setup.params,
         budget=budget,
         seed=seed,

@@ -60,7 +60,7 @@ class Rewrite:
     ----------
     arguments : the full new argument object (``check``), or None.
     text : the full new reply (``on_reply``), or None.
-    rule : name of the rule that decided, e.g. ``"order_id_form"``.
+    rule : name of the rule that decided, e.g. ``"code_form"``.
     """
 
     arguments: dict[str, Any] | None = None

@@ -1,7 +1,8 @@
 """The FDCR context: what the four roles read, within a token budget.
 
-Sections in order of worth: contract, patterns (recurring first), evidence of the subset, acts that succeeded, tools,
-policy, current harness. What had to be left out is said in the text itself and in ``Context.left_out``.
+Sections in order of worth: setting, contract, patterns (recurring first), evidence of the subset, acts that
+succeeded, tools, policy, current harness. What had to be left out is said in the text itself and in
+``Context.left_out``.
 """
 
 from __future__ import annotations
@@ -14,13 +15,18 @@ from typing import Any
 
 from ecdysis_lab.failures.cards import outline
 from ecdysis_lab.harness.source import Harness
-from ecdysis_lab.records import Failure, Patterns, Subset, Trajectory
+from ecdysis_lab.records import Benchmark, Failure, Patterns, Subset, Trajectory
 
 CHARS_PER_TOKEN = 3  # measured 3.4 on τ² contexts (GPT-4o's tokenizer); 4 would overfill a window by a sixth
 EXCERPT_LINES = 30
 RESULT_CHARS = 160
 ACTS_PER_TOOL = 4
 NOTE_TOKENS = 120  # for the sentences about what was left out, and headings
+USERS = {
+    "model": "It talks with a user.",
+    "scripted": "Who answers it follows a script: nobody can be asked for more, or for consent.",
+    "none": "Nobody answers it: it gets the task, acts, and ends with its answer.",
+}
 
 
 @dataclass(frozen=True)
@@ -59,10 +65,9 @@ def build_context(
     subset: Subset,
     passing: Iterable[Trajectory],
     harness: Harness,
+    benchmark: Benchmark,
     *,
     contract: str,
-    policy: str,
-    tools: Sequence[dict[str, Any]],
     rejected: Sequence[str] = (),
     max_tokens: int = 60_000,
 ) -> Context:
@@ -72,7 +77,7 @@ def build_context(
     ----------
     failures, patterns, subset : the round's failures, their patterns and the quarter to read.
     passing : passing trajectories of the same round; only their acts are used.
-    harness : the current harness. contract : text of the harness contract. policy, tools : of the benchmark.
+    harness : the current harness. benchmark : whose policy and tools they are. contract : text of the harness contract.
     rejected : proposals of earlier rounds that a gate rejected, one line each.
     max_tokens : budget. A third of it is kept for excerpts where they need it; acts, then the policy, make room.
     """
@@ -80,16 +85,17 @@ def build_context(
     picked = [by_key[k] for k in subset.keys if k in by_key]
     picked.sort(key=lambda f: _rank(patterns, f.key))
     labels = _task_labels(failures)
-    head = ["# Harness contract\n" + contract, _pattern_table(patterns, failures)]
+    setting = f"# Setting\nThe agent is for {benchmark.about}. {USERS[benchmark.user]}"
+    head = [setting, "# Harness contract\n" + contract, _pattern_table(patterns, failures)]
     tail = [
         "# Proposals rejected in earlier rounds\n" + ("\n".join(f"- {r}" for r in rejected) or "(none)"),
         "# Current harness\n" + _sources(harness),
-        "# Tools\n" + "\n".join(map(_tool_line, tools)),
+        "# Tools\n" + "\n".join(map(_tool_line, benchmark.tools)),
     ]
     room = max_tokens - sum(map(tokens, (*head, *tail)))
     texts = [excerpt(f, patterns.label(f.key), labels[f.task_id]) for f in picked]
     background, left_out = _background(
-        acts_of(passing), policy, room - min(sum(map(tokens, texts)), max_tokens // 3)
+        acts_of(passing), benchmark.policy, room - min(sum(map(tokens, texts)), max_tokens // 3)
     )
     shown, cut = _excerpts(texts, room - sum(map(tokens, background)) - NOTE_TOKENS)
     left_out = [*cut, *left_out]

@@ -9,7 +9,6 @@ from typing import Any
 
 from ecdysis_lab.harness.probe import probe
 from ecdysis_lab.harness.replay import Replay, replay
-from ecdysis_lab.harness.seat import Seat
 from ecdysis_lab.harness.source import Harness, static_problems
 from ecdysis_lab.records import Benchmark, Candidate, Decision, LabError, Trajectory
 from ecdysis_lab.train.leak import facts, leaks
@@ -51,7 +50,7 @@ def probe_gate(candidate: Harness, benchmark: Benchmark, task_id: str) -> Decisi
 def leak_gate(candidate: Candidate, training: Sequence[Trajectory], benchmark: Benchmark) -> Decision | None:
     """Rejection when the diff holds a fact of a training task, or None."""
     known = benchmark.policy + "\n".join(f"{t['description']} {t['parameters']}" for t in benchmark.tools)
-    found = leaks(candidate.diff, facts(training, known))
+    found = leaks(candidate.diff, facts(training, known, benchmark))
     if not found:
         return None
     return Decision(
@@ -81,10 +80,10 @@ def legal_gate(replays: Sequence[Replay]) -> Decision | None:
 
 
 def replays_of(
-    trajectories: Sequence[Trajectory], candidate: Harness, benchmark: Benchmark, seat: Seat
+    trajectories: Sequence[Trajectory], candidate: Harness, benchmark: Benchmark
 ) -> dict[str, Replay]:
     """Replays by trial key."""
-    return {t.key: replay(t, candidate, benchmark, seat) for t in trajectories}
+    return {t.key: replay(t, candidate, benchmark) for t in trajectories}
 
 
 def sign_test_p(gained: int, lost: int) -> float:

@@ -92,7 +92,7 @@ class Judge:
         rejected = gates.cheap_gates(candidate, child, before, s.bench)
         if rejected:
             return rejected
-        replays = gates.replays_of(before, child, s.bench, s.seat)
+        replays = gates.replays_of(before, child, s.bench)
         rejected = gates.legal_gate([replays[t.key] for t in before if t.success])
         if rejected:
             return rejected

@@ -128,13 +128,12 @@ class Trainer:
         return record
 
     def _failures(self, before: Sequence[Trajectory]) -> list[Failure]:
-        bench = self.session.bench
         scenarios = {t.id: t.scenario for t in self.session.tasks}
         return find_failures(
             before,
             self.config.threshold,
             self.config.disclosure,
-            writes=frozenset(t["name"] for t in bench.tools if t["kind"] == "write"),
+            self.session.bench,
             scenario=scenarios.get if self.config.disclosure == "scenario" else None,  # type: ignore[arg-type]
         )
 
@@ -177,9 +176,8 @@ class Trainer:
             found.subset,
             [t for t in before if t.success],
             current,
+            self.session.bench,
             contract=(SHIPPED / "README.md").read_text(encoding="utf-8"),
-            policy=self.session.bench.policy,
-            tools=self.session.bench.tools,
             rejected=self._rejected(n),
             max_tokens=self.config.context_tokens,
         )

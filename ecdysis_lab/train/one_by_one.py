@@ -193,9 +193,7 @@ class OneByOne:
         if rejected:
             return rejected, []
         before = [t for (task, _), t in latest.items() if task == failure.task_id]
-        if s.config.reuse and all(
-            r.unchanged for r in gates.replays_of(before, child, s.bench, s.seat).values()
-        ):
+        if s.config.reuse and all(r.unchanged for r in gates.replays_of(before, child, s.bench).values()):
             return Decision(False, "improvement", "the model would see nothing new on this task"), []
         with s.phase("rerun"):
             after = self._trials(n, child, failure.task_id)
@@ -228,9 +226,8 @@ class OneByOne:
             Subset((Pick(key, 0.0, "every failure by itself"),), 1, 1, origin="all"),
             [],
             current,
+            s.bench,
             contract=(SHIPPED / "README.md").read_text(encoding="utf-8"),
-            policy=s.bench.policy,
-            tools=s.bench.tools,
             max_tokens=s.config.context_tokens,
         )
         return replace(made, recurring=frozenset({0}))  # here one failure is enough

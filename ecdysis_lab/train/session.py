@@ -11,7 +11,7 @@ from typing import Any
 
 from ecdysis_lab.benchmarks import load_benchmark
 from ecdysis_lab.harness import copy_harness, load_harness
-from ecdysis_lab.harness.rollout import rollout, seat_of
+from ecdysis_lab.harness.rollout import rollout
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.models import Budget
 from ecdysis_lab.records import Candidate, Decision, LabError, Progress, Task, Trajectory
@@ -43,7 +43,6 @@ class Session:
         self.config, self.run, self.store = config, run, store
         self.budget, self.progress, self.on_new = budget, progress, on_new
         self.bench = load_benchmark(config.setup.benchmark)
-        self.seat = seat_of(self.bench, config.setup.max_steps)
         self.tasks: list[Task] = self.bench.tasks("train", config.n_tasks, config.seed)
         self.rests_on = rests_on(run, config.arm)
         self.seconds: dict[str, float] = {}

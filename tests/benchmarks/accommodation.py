@@ -32,7 +32,8 @@ from ecdysis_lab.evaluate.accommodation_facts import Round, judge_round
 from ecdysis_lab.failures.embedding import embedder
 from ecdysis_lab.harness import load_harness
 from ecdysis_lab.models.sim.profiles import PROFILES
-from ecdysis_lab.models.sim.slips import BLUNDER, CATALOGUE
+from ecdysis_lab.models.sim.provider import slips_of
+from ecdysis_lab.models.sim.scene import BLUNDER
 from ecdysis_lab.records import Change, Failure
 from ecdysis_lab.review.context import short
 from ecdysis_lab.review.editors.rules import RulesEditor
@@ -66,7 +67,7 @@ class Case:
     def true(self, kind: str) -> bool:
         """Whether most of its slips are model-specific, by one of ``TRUTHS``."""
         shared = {q for m in AT_HAND for q in PROFILES[m.removeprefix("sim/")].quirks}
-        quirks = {s.name for s in (*CATALOGUE[self.domain], BLUNDER) if s.quirk}
+        quirks = {s.name for s in (*slips_of(f"tau2/{self.domain}"), BLUNDER) if s.quirk}
         specific = {"own": quirks - shared, "planted": quirks, "shown": set(self.slips) - self.elsewhere}[
             kind
         ]

@@ -31,7 +31,6 @@ from proposals import Proposal
 
 from ecdysis_lab.benchmarks import load_benchmark
 from ecdysis_lab.harness import copy_harness, diff_harness, load_harness
-from ecdysis_lab.harness.rollout import seat_of
 from ecdysis_lab.records import Candidate, Change, Spec, Trajectory, Usage
 from ecdysis_lab.review.editors.rules import RulesEditor
 from ecdysis_lab.store import Store
@@ -140,7 +139,7 @@ def judged(p: Proposal, candidate: Candidate) -> dict[str, Any]:
     everything = len(p.before)
     if cheap is not None and cheap.gate == "static":  # it cannot be loaded, so it cannot be replayed
         return {"strict": everything, "legal_only": everything, "gated": 0, "gate": "static"}
-    replays = gates.replays_of(p.before, child, bench, seat_of(bench))
+    replays = gates.replays_of(p.before, child, bench)
     legal = gates.legal_gate([replays[t.key] for t in p.before if t.success])
     changed = {t.trial.task_id for t in p.before if not replays[t.key].unchanged}
     left = sum(t.trial.task_id in changed for t in p.before)

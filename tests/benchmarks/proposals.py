@@ -53,8 +53,7 @@ def trials_of(store: Store, domain: str, model: str, split: str, seed: int) -> l
 
 def failures_of(domain: str, trials: Sequence[Trajectory]) -> list[Failure]:
     """Failures with their cards."""
-    tools = load_benchmark(f"tau2/{domain}").tools
-    return find_failures(trials, writes=frozenset(t["name"] for t in tools if t["kind"] == "write"))
+    return find_failures(trials, benchmark=load_benchmark(f"tau2/{domain}"))
 
 
 @cache
@@ -92,6 +91,7 @@ def _context(
         pick_quarter(failures, patterns, seed=seed, band=0),
         [t for t in before if t.success],
         empty(),
+        bench,
         contract=(SHIPPED / "README.md").read_text(encoding="utf-8"),
         policy=bench.policy,
         tools=bench.tools,

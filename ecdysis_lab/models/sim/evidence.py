@@ -56,7 +56,7 @@ class Evidence:
     ----------
     excerpts : failed trials. acts : tool -> argument objects that succeeded. kinds : tool -> read, write, other.
     policy : its lines. source : the current harness. recurring : ids of the patterns over two tasks or more.
-    arguments : tool -> argument names of its schema.
+    arguments : tool -> argument names of its schema. talks : whether the agent talks with a user.
     rejected : proposals that a gate rejected in earlier rounds.
     """
 
@@ -68,6 +68,7 @@ class Evidence:
     recurring: frozenset[int] = frozenset()
     rejected: str = ""
     arguments: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    talks: bool = True
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ def parse(text: str) -> Evidence:
         kinds={name: kind for name, kind, _ in tools},
         arguments={name: tuple(names.split(", ")) for name, _, names in tools},
         policy=tuple(line.strip("-* ").strip() for line in whole_policy.splitlines() if line.strip("-* #")),
+        talks="It talks with a user." in section("Setting"),
         source=text.partition("\n# Current harness\n")[2].partition("\n# Tools\n")[0],
         rejected=section("Proposals rejected"),
         recurring=frozenset(int(p) for p in re.findall(r"^- P(\d+) recurring:", section("Patterns"), re.M)),

@@ -68,7 +68,8 @@ def _breaks(guard: dict[str, Any]) -> Callable[[Evidence], str]:
 
 def _sights(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
     """What one failed trial shows: the first rule that explains it, else a hint from the policy."""
-    for rule in (_bad_form, _loop, _claim, _no_yes, _early_transfer, _odd_write, _silent, _policy_hint):
+    told = (_claim, _no_yes) if evidence.talks else ()
+    for rule in (_bad_form, _loop, *told, _early_transfer, _odd_write, _silent, _policy_hint):
         found = list(rule(excerpt, evidence))
         if found:
             yield from found
@@ -218,7 +219,7 @@ def _early_transfer(excerpt: Excerpt, evidence: Evidence) -> Iterator[Sight]:
     calls = [call for call, _ in excerpt.calls()]
     if (
         calls
-        and calls[-1].tool.startswith("transfer")
+        and calls[-1].tool.startswith("transfer_to_human")
         and not any(evidence.kinds.get(c.tool) == "write" for c in calls)
     ):
         yield _hint_from_policy(excerpt, calls[-1], evidence, "The agent hands over what it could do itself.")

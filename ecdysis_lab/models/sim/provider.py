@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import threading
@@ -9,10 +10,9 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
 
-from ecdysis_lab.hooks import Call
 from ecdysis_lab.models.sim.profiles import HEED_LOST_PER_1000_TOKENS, PROFILES, Profile, draw
-from ecdysis_lab.models.sim.script import FINAL, Act, Script
-from ecdysis_lab.models.sim.slips import BLUNDER, CATALOGUE, Scene, Slip, possible
+from ecdysis_lab.models.sim.scene import BLUNDER, Act, Scene, Slip, possible
+from ecdysis_lab.models.sim.script import DONE, Script
 from ecdysis_lab.records import Benchmark, LabError
 
 _registering = threading.Lock()
@@ -23,8 +23,14 @@ _KNOWN: dict[str, Benchmark] = {}
 
 
 def introduce(name: str, benchmark: Benchmark) -> None:
-    """Let the simulated models know a benchmark that was loaded in this process, by the name it was asked for."""
+    """Let the simulated models know a benchmark that was loaded in this process, by the name it was asked for.
+
+    Raises
+    ------
+    LabError: its slips are not where it says.
+    """
     _KNOWN[name] = benchmark
+    slips_of(name)
 
 
 def known(name: str) -> Benchmark:
@@ -44,29 +50,33 @@ def known(name: str) -> Benchmark:
 @cache
 def _scene(benchmark: str, task_id: str) -> Scene:
     bench = known(benchmark)
-    gold = bench.oracle(task_id)
+    oracle = bench.oracle(task_id)
+    if oracle is None:
+        raise LabError(f"benchmark: {benchmark!r} has no oracle, so that no simulated model can play it")
     task = next(t for t in bench.tasks("all") if t.id == task_id)
-    environment = bench.environment(task_id)
-    return Scene(
-        domain=benchmark.rpartition("/")[2],
-        task_id=task_id,
-        plan=[Call(a["name"], a["arguments"]) for a in gold["actions"]],
-        kinds={t["name"]: t["kind"] for t in bench.tools},
-        scenario=task.scenario,
-        communicate=gold["communicate"],
-        read=environment.read,
-    )
+    read = bench.environment(task_id).read
+    return Scene(benchmark.rpartition("/")[2], task_id, oracle, bench.effect, task.scenario, read)
+
+
+@cache
+def slips_of(benchmark: str) -> tuple[Slip, ...]:
+    """The slips that a benchmark names; none where it names none."""
+    path = known(benchmark).slips
+    module, _, name = path.partition(":")
+    try:
+        return tuple(getattr(importlib.import_module(module), name)) if path else ()
+    except (ImportError, AttributeError) as why:
+        raise LabError(f"benchmark {benchmark!r}: no slips at {path!r} ({why})") from None
 
 
 @cache
 def susceptible(benchmark: str, task_id: str) -> tuple[Slip, ...]:
     """Slips that this task can bring out, whichever model runs it."""
     scene = _scene(benchmark, task_id)
-    slips = CATALOGUE[scene.domain]
     return tuple(
         s
-        for s in slips
-        if possible(s, scene) and draw("susceptible", scene.domain, task_id, s.name) < s.share
+        for s in slips_of(benchmark)
+        if possible(s, scene) and draw("susceptible", scene.benchmark, task_id, s.name) < s.share
     )
 
 
@@ -132,7 +142,7 @@ def _script(
 
 
 def _events(messages: Sequence[dict[str, Any]]) -> list[str]:
-    """What the model was shown between its own turns; the first is the user's opening."""
+    """What the model was shown between its own turns; the first is what opened the trial."""
     events: list[str] = []
     buffer: list[str] = []
     for message in messages:
@@ -152,7 +162,7 @@ def _play(script: Script, messages: Sequence[dict[str, Any]]) -> Act:
         for event in _events(messages)[1:]:
             act = play.send(event)
     except StopIteration:
-        return FINAL
+        return script.scene.answer or DONE
     return act
 
 

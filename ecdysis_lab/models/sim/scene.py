@@ -6,13 +6,16 @@ the wrong act from the plan and from facts of the environment, or returns None w
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from ecdysis_lab.hooks import Call
+from ecdysis_lab.records import Effect, Oracle
 
+Act = str | Call
+"""What an agent does in a turn: say a text, or make one call."""
 Where = Literal[
     "call",
     "before_write",
@@ -26,49 +29,56 @@ Where = Literal[
 ]
 
 
-@dataclass
+@dataclass(eq=False)
 class Scene:
-    """What a slip may use: the plan, who the user is, and reads of the environment.
+    """What a simulated agent and its slips may use: the gold turns and reads of the environment.
 
     Parameters
     ----------
-    plan : gold calls in order. kinds : tool name -> kind. scenario : the user's instructions.
-    communicate : strings the user needs to hear. read : read-only access to the environment.
+    benchmark : last part of the benchmark's name; draws depend on it. task_id : the task.
+    oracle : how the task is done. effect : what a call does. scenario : the user's instructions, or the task's text.
+    read : read-only access to the environment.
     """
 
-    domain: str
+    benchmark: str
     task_id: str
-    plan: list[Call]
-    kinds: dict[str, str]
+    oracle: Oracle
+    effect: Callable[[Call], Effect]
     scenario: str
-    communicate: list[str]
     read: Callable[[str, dict[str, Any]], Any]
-    _user: dict[str, Any] | None = field(default=None, repr=False)
 
-    @property
+    @cached_property
+    def plan(self) -> tuple[Call, ...]:
+        """Gold calls in order."""
+        return self.oracle.calls
+
+    @cached_property
     def writes(self) -> list[Call]:
-        """Gold calls that change the database."""
-        return [c for c in self.plan if self.kinds.get(c.name) == "write"]
+        """Gold calls that change the environment."""
+        return [c for c in self.plan if self.effect(c) == "write"]
 
-    @property
-    def user(self) -> dict[str, Any]:
-        """The customer's profile, or an empty dict when the scenario does not identify one."""
-        if self._user is None:
-            self._user = self._find_user() or {}
-        return self._user
+    @cached_property
+    def answer(self) -> str:
+        """The last gold text, or an empty string where the plan ends with a call."""
+        last = self.oracle.turns[-1] if self.oracle.turns else ""
+        return last if isinstance(last, str) else ""
 
-    def _find_user(self) -> Any:
-        ids = [c.arguments.get("user_id") for c in self.plan] + re.findall(
-            r"\b[a-z]+_[a-z]+_\d{4}\b", self.scenario
-        )
-        known = next((i for i in ids if i), None)
-        if known is None and self.domain == "retail":
-            finder = next((c for c in self.plan if c.name.startswith("find_user")), None)
-            known = self.read(finder.name, finder.arguments) if finder else None
-        return self.read("get_user_details", {"user_id": known}) if known else None
+    @cached_property
+    def steps(self) -> list[tuple[str, Act]]:
+        """(consent asked for it, turn) of every gold turn but the answer."""
+        turns = self.oracle.turns[: -1 if self.answer else None]
+        steps: list[tuple[str, Act]] = []
+        asked = ""
+        for turn, after in zip(turns, (*turns[1:], ""), strict=True):
+            if isinstance(turn, str) and after in self.writes:
+                asked = turn
+            else:
+                steps.append((asked, turn))
+                asked = ""
+        return steps
 
 
-Wrong = Callable[[Scene, Call | None], "list[Call] | None"]
+Wrong = Callable[[Scene, Call | None], "list[Act] | None"]
 
 
 @dataclass(frozen=True)
@@ -79,9 +89,11 @@ class Slip:
     ----------
     name : identifier, also the planted cause.
     where : how it enters the plan.
-    wrong : builds the wrong calls; None where it does not apply.
+    wrong : builds what is done or said instead, from the gold call whose place it takes where there is one; None
+        where it does not apply.
     hint : regular expression; harness text that matches it counts as matching guidance.
-    form : True when the environment would reject the wrong call, so a call that went through was put right.
+    form : True when the environment would reject the wrong call (a result that begins with ``Error``, or ``[]``), so
+        a call that went through was put right.
     quirk : True when it belongs to the profiles that list it.
     share : share of the tasks where it can happen that are susceptible to it.
     """
@@ -100,7 +112,17 @@ class Slip:
         return "quirk" if self.quirk else "defect"
 
 
-def changed(call: Call, **arguments: Any) -> list[Call]:
+BLUNDER = Slip("blunder", "deny", lambda scene, call: [] if scene.writes else None, r"(?!)", quirk=True)
+"""Doing nothing; no guidance prevents it. Its chance is the profile's ``blunder``."""
+
+
+def possible(slip: Slip, scene: Scene) -> bool:
+    """Whether the slip can happen in this task."""
+    calls: list[Call | None] = [*scene.plan] if slip.where in ("call", "loop", "unconfirmed") else [None]
+    return any(slip.wrong(scene, call) is not None for call in calls)
+
+
+def changed(call: Call, **arguments: Any) -> list[Act]:
     """The call with some arguments replaced."""
     return [Call(call.name, {**call.arguments, **arguments})]
 

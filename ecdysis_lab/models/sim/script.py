@@ -12,18 +12,10 @@ from dataclasses import dataclass, field
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.hooks.verdicts import NOTE, REFUSED, REPLY_STOPPED
 from ecdysis_lab.models.sim.profiles import Profile, draw
-from ecdysis_lab.models.sim.slips import Scene, Slip
+from ecdysis_lab.models.sim.scene import Act, Scene, Slip
 
-Act = str | Call
-"""What the agent does in a turn: say a text, or make one call."""
 Play = Generator[Act, str, bool]
-
-FINAL = "Everything you asked for has been taken care of. Is there anything else I can help you with?"
-DENIED = (
-    "I have looked into this, and our policy does not allow anything further here. Is there anything else?"
-)
-GIVE_UP = "I am sorry, I could not complete this request. Is there anything else?"
-HUMAN = "YOU ARE BEING TRANSFERRED TO A HUMAN AGENT. PLEASE HOLD ON."
+DONE = "Done."
 
 
 @dataclass
@@ -51,7 +43,9 @@ class Script:
 
     def lucky(self, slip: str, chance: float, what: str) -> bool:
         """A draw that belongs to this trial and slip."""
-        return draw(self.profile.name, self.scene.domain, self.scene.task_id, slip, self.seed, what) < chance
+        return (
+            draw(self.profile.name, self.scene.benchmark, self.scene.task_id, slip, self.seed, what) < chance
+        )
 
     def at(self, where: str) -> list[Slip]:
         """Active slips that enter the plan there."""
@@ -60,45 +54,38 @@ class Script:
     # -- the play ----------------------------------------------------------------------------------------------
 
     def play(self) -> Generator[Act, str, None]:
-        """The whole conversation; the first value sent in is the user's opening."""
-        writes = self.scene.writes
+        """The whole conversation; the first value sent in is the user's opening, or the task's text."""
         if self.at("deny"):
             yield from self._deny()
             return
-        yield from self._identify()
-        for call in self._opening_plan():
-            last = bool(writes) and call is writes[-1]
-            fine = (yield from self._write(call, last)) if call in writes else (yield from self._read(call))
-            if not fine:
-                yield from self._say(GIVE_UP)
+        for consent, turn in self.scene.steps:
+            if isinstance(turn, str):
+                yield from self._say(turn)
+            elif not (yield from self._act(turn, consent)):
+                yield from self._say(self.scene.oracle.give_up)
                 return
-            if call.name == "transfer_to_human_agents":
-                yield from self._say(HUMAN)
-                return
-        fine = yield from self._extras()
-        yield from self._finish(fine)
+        for slip in self.at("after"):
+            wrong = slip.wrong(self.scene, None)
+            if wrong:  # acts that nobody asked for
+                yield from self._slipped(slip, wrong, None)
+        yield from self._answer()
 
-    def _opening_plan(self) -> list[Call]:
-        user = self.scene.user.get("user_id")
-        reads = [c for c in self.scene.plan if c not in self.scene.writes]
-        if reads or not user:
-            return self.scene.plan
-        return [Call("get_user_details", {"user_id": user}), *self.scene.plan]
-
-    def _identify(self) -> Generator[Act, str, None]:
-        if not any(self.scene.kinds.get(c.name) == "read" for c in self._opening_plan()):
-            yield from self._say(
-                "I can help with that. Could you tell me your name and zip code, so that I can verify you?"
-            )
+    def _act(self, call: Call, consent: str) -> Play:
+        if call in self.scene.writes:
+            return (yield from self._write(call, consent))
+        return (yield from self._read(call))
 
     def _deny(self) -> Generator[Act, str, None]:
-        """A blunder: read what is there, then turn the customer away."""
-        yield from self._identify()
-        reads = [c for c in self._opening_plan() if self.scene.kinds.get(c.name) == "read"]
-        for call in reads:  # noqa: UP028 - a list takes no results, which are sent in here
-            yield call
+        """A blunder: look at what is there, then do nothing."""
+        acted = False
+        for _, turn in self.scene.steps:
+            acted = acted or isinstance(turn, Call)
+            if isinstance(turn, Call) and self.scene.effect(turn) == "read":
+                yield turn
+            elif isinstance(turn, str) and not acted:
+                yield from self._say(turn)
         self.log[self.at("deny")[0].name] = "fatal"
-        yield from self._say(DENIED)
+        yield from self._say(self.scene.oracle.deny)
 
     def _read(self, call: Call) -> Play:
         for slip in self.at("loop"):
@@ -107,7 +94,7 @@ class Script:
                 return (yield from self._loop(slip, repeated))
         return (yield from self._call(call))
 
-    def _loop(self, slip: Slip, calls: list[Call]) -> Play:
+    def _loop(self, slip: Slip, calls: list[Act]) -> Play:
         self.log[slip.name] = "fired"
         for call in calls:
             seen = yield call
@@ -119,30 +106,26 @@ class Script:
         self.log[slip.name] = "fatal"
         return False
 
-    def _write(self, call: Call, last: bool) -> Play:
-        first = call is self.scene.writes[0]
-        if first:
-            fine = yield from self._before_first_write()
-            if not fine:
-                return False
+    def _write(self, call: Call, consent: str) -> Play:
+        writes = self.scene.writes
+        if call is writes[0] and not (yield from self._before_first_write()):
+            return False
         for slip in self.at("unconfirmed"):
             wrong = slip.wrong(self.scene, call)
             if wrong:
-                return (yield from self._slipped(slip, wrong, call, confirm=True))
-        if last and self.at("skip_last_write"):
+                return (yield from self._slipped(slip, wrong, call, consent))
+        yield from self._say(consent)
+        if call is writes[-1] and self.at("skip_last_write"):
             return (yield from self._claim(self.at("skip_last_write")[0], call))
-        yield from self._confirm(call)
         return (yield from self._call(call))
 
     def _before_first_write(self) -> Play:
         for slip in (*self.at("before_write"), *self.at("instead_of_write")):
-            for call in slip.wrong(self.scene, None) or ():
-                fine = yield from self._slipped(slip, [call], None)
-                if not fine:
-                    return False
-                if slip.where == "instead_of_write" and self.log[slip.name] == "fatal":
-                    yield from self._say(HUMAN)
-                    return False
+            wrong = slip.wrong(self.scene, None)
+            if wrong and not (yield from self._slipped(slip, wrong, None)):
+                return False
+            if slip.where == "instead_of_write" and self.log.get(slip.name) == "fatal":
+                return False
         return True
 
     def _call(self, call: Call) -> Play:
@@ -161,12 +144,15 @@ class Script:
             return False
         return True
 
-    def _slipped(self, slip: Slip, wrong: list[Call], right: Call | None, confirm: bool = False) -> Play:
-        """Make the wrong calls; correct after a refusal or error with the profile's chance, else give up."""
+    def _slipped(self, slip: Slip, wrong: list[Act], right: Call | None, consent: str = "") -> Play:
+        """Do the wrong acts; correct after a refusal or error with the profile's chance, else give up."""
         self.log[slip.name] = "fired"
         harm = False
-        for call in wrong:
-            seen = yield call
+        for act in wrong:
+            if isinstance(act, str):
+                yield from self._say(act)
+                continue
+            seen = yield act
             refused, failed = seen.startswith(REFUSED), self._failed(seen)
             if not refused and not failed:
                 harm = harm or not slip.form
@@ -178,8 +164,7 @@ class Script:
             self.log[slip.name] = "fatal" if harm else "corrected"
             if right is None:
                 return True
-            if confirm:
-                yield from self._confirm(right)
+            yield from self._say(consent)
             return (yield from self._right(right))
         self.log[slip.name] = "corrected" if slip.form else "fatal"
         return True
@@ -189,44 +174,26 @@ class Script:
         return seen.startswith("Error") or seen.strip() == "[]"
 
     def _claim(self, slip: Slip, call: Call) -> Play:
-        """Confirm the last write, claim that it is done, and make it only if the harness stops the claim."""
-        yield from self._confirm(call)
+        """Claim that the last write is done, and make it only if the harness stops the claim."""
         self.log[slip.name] = "fired"
-        seen = yield f"I have made that change for you. {self._figures()}{FINAL}"
+        seen = yield (slip.wrong(self.scene, None) or [DONE])[0]
         if seen.startswith(REPLY_STOPPED) and self.lucky(slip.name, self.profile.recover, "refusal"):
             self.log[slip.name] = "corrected"
             return (yield from self._call(call))
         self.log[slip.name] = "fatal"
         return False
 
-    def _extras(self) -> Play:
-        """Acts that nobody asked for, after the plan."""
-        for slip in self.at("after"):
-            for call in slip.wrong(self.scene, None) or ():
-                yield from self._confirm(call)
-                yield from self._slipped(slip, [call], None)
-        return True
-
-    def _confirm(self, call: Call) -> Generator[Act, str, None]:
-        details = ", ".join(f"{k}: {v}" for k, v in call.arguments.items())
-        yield from self._say(
-            f"To confirm, I will do this: {call.name.replace('_', ' ')} ({details}). Do you confirm (yes/no)?"
-        )
-
-    def _finish(self, fine: bool) -> Generator[Act, str, None]:
-        silent = self.at("info")
-        for slip in silent:
+    def _answer(self) -> Generator[Act, str, None]:
+        """The last text, or what a slip says in its place."""
+        said: Act = self.scene.answer
+        for slip in self.at("info"):
             self.log[slip.name] = "fatal"
-        figures = "" if silent else self._figures()
-        yield from self._say(figures + (FINAL if self.scene.writes else DENIED))
-
-    def _figures(self) -> str:
-        parts = [f"For your question, the figure is {c}." for c in self.scene.communicate]
-        return " ".join(parts) + " " if parts else ""
+            said = (slip.wrong(self.scene, None) or [said])[0]
+        yield from self._say(str(said))
 
     def _say(self, text: str) -> Generator[Act, str, str]:
-        """Say it; a reply that the harness stops is sent again, until the harness gives way."""
-        seen = yield text
+        """Say it, if anything; a reply that the harness stops is sent again, until the harness gives way."""
+        seen = (yield text) if text else ""
         while seen.startswith(REPLY_STOPPED):
             seen = yield text
         return seen

@@ -1,4 +1,4 @@
-"""The simulated customer: speaks from the scenario in its system prompt, by rule."""
+"""The simulated user of a dialogue: speaks from the scenario in its system prompt, by rule."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ ENDS = re.compile(
     r"anything else|could not complete|great day|nice day|taken care of|has been completed", re.I
 )
 ASKS_YES = re.compile(r"confirm|proceed|\(yes|go ahead|shall i|would you like me to|is that correct", re.I)
-ASKS_WHO = re.compile(
-    r"user id|your name|e-?mail|zip|verify|identif|reservation (id|number)|order (id|number)|which", re.I
-)
+ASKS_WHO = re.compile(r"your name|e-?mail|zip|verify|identif|\b\w+ (id|number)|which", re.I)
 
 
 def _section(scenario: str, title: str) -> str:
@@ -27,7 +25,7 @@ def _section(scenario: str, title: str) -> str:
 
 
 def first_person(text: str) -> str:
-    """A scenario sentence as the customer would say it."""
+    """A scenario sentence as the user would say it."""
     for pattern, word in FIRST_PERSON:
         text = re.sub(pattern, word, text, flags=re.I)
     return re.sub(r"\bI is\b", "I am", text)
@@ -41,11 +39,11 @@ def opening(scenario: str) -> str:
 
 
 def reply(messages: Sequence[dict[str, Any]]) -> str:
-    """The customer's next message.
+    """The user's next message.
 
     Parameters
     ----------
-    messages : τ² user-simulator prompt: system with ``<scenario>``, then the agent as ``user`` and the customer as
+    messages : τ² user-simulator prompt: system with ``<scenario>``, then the agent as ``user`` and the user as
         ``assistant``.
     """
     system = next((m["content"] for m in messages if m["role"] == "system"), "")

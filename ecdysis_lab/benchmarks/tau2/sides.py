@@ -14,7 +14,7 @@ from tau2.data_model.message import AssistantMessage, MultiToolMessage, ToolCall
 from tau2.user.user_simulator import UserSimulator
 from tau2.utils.llm_utils import to_litellm_messages
 
-from ecdysis_lab.benchmarks.tau2_env import only_read
+from ecdysis_lab.benchmarks.tau2.env import only_read
 from ecdysis_lab.benchmarks.users import UserSpec
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.models import ContentError, LLMError, complete

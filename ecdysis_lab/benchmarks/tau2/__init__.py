@@ -8,13 +8,26 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
-from typing import Any
+from typing import Any, Literal
 
+from ecdysis_lab.benchmarks.tau2.dialogue import customer_of, dialogue
 from ecdysis_lab.benchmarks.users import UserSpec, user_fault
+from ecdysis_lab.hooks import Call
 from ecdysis_lab.models import ContentError, TransientError
-from ecdysis_lab.records import Agent, Environment, LabError, Task, Trajectory, Trial
+from ecdysis_lab.records import (
+    Agent,
+    Effect,
+    Environment,
+    LabError,
+    Message,
+    Oracle,
+    Task,
+    Trajectory,
+    Trial,
+)
 
 SPLITS = ("train", "test")
 
@@ -45,37 +58,38 @@ def package_version() -> str:
 
 
 class Tau2:
-    """One τ² domain.
+    """One τ² domain; the prompt and the first message are τ²'s own.
 
-    Attributes
+    Parameters
     ----------
-    name : ``"tau2/airline"`` or ``"tau2/retail"``.
-    version : distribution and version.
-    policy : the policy text.
-    system_prompt : τ²'s own agent prompt with the policy in it.
-    greeting : the agent's first message, sent by the orchestrator.
-    tools : schemas ``{"name", "description", "parameters", "kind"}``.
+    domain : as τ² calls it; also the name of the shipped human harness.
+    about : see :class:`ecdysis_lab.records.Benchmark`.
     """
 
-    def __init__(self, domain: str) -> None:
+    user: Literal["model"] = "model"
+
+    def __init__(self, domain: str, about: str) -> None:
+        self.about, self.human = about, domain
+        self.slips = f"{__name__}.slips_{domain}:{domain.upper()}"
         self.version = package_version()
         _load_tau2()
         from tau2.agent.llm_agent import AGENT_INSTRUCTION, SYSTEM_PROMPT
         from tau2.orchestrator.orchestrator import DEFAULT_FIRST_AGENT_MESSAGE
 
-        from ecdysis_lab.benchmarks import tau2_env
+        from ecdysis_lab.benchmarks.tau2 import env
 
-        self.domain, self.name, self.human = domain, f"tau2/{domain}", domain
-        self._fresh = lambda: tau2_env.fresh_environment(domain)
+        self.domain, self.name = domain, f"tau2/{domain}"
+        self._fresh = lambda: env.fresh_environment(domain)
         environment = self._fresh()
         self.policy: str = environment.policy
         self.system_prompt: str = SYSTEM_PROMPT.format(
             agent_instruction=AGENT_INSTRUCTION, domain_policy=self.policy
         )
         self._tau2_tools = environment.get_tools()
-        self.greeting: str = DEFAULT_FIRST_AGENT_MESSAGE.content or ""
+        self.opening: str = DEFAULT_FIRST_AGENT_MESSAGE.content or ""
         self.tools = [self._schema(tool, environment.tools) for tool in self._tau2_tools]
-        module = tau2_env._pristine(domain)[1]
+        self._effects: dict[str, Effect] = {tool["name"]: tool["kind"] for tool in self.tools}
+        module = env._pristine(domain)[1]
         self._items = {task.id: task for task in module.get_tasks(None)}
         self._splits: dict[str, list[str]] = module.get_tasks_split()
         train = set(self._splits["train"])
@@ -83,7 +97,7 @@ class Tau2:
             i: Task(i, self.name, "train" if i in train else "test", str(item.user_scenario))
             for i, item in self._items.items()
         }
-        self.label = tau2_env.registered(domain)
+        self.label = env.registered(domain)
 
     @staticmethod
     def _schema(tool: Any, toolkit: Any) -> dict[str, Any]:
@@ -118,16 +132,27 @@ class Tau2:
 
     def environment(self, task_id: str) -> Environment:
         """A fresh live environment (both domains start every task from the same database)."""
-        from ecdysis_lab.benchmarks.tau2_sides import LiveEnvironment
+        from ecdysis_lab.benchmarks.tau2.sides import LiveEnvironment
 
         self._item(task_id)
         return LiveEnvironment(self._fresh())
 
-    def oracle(self, task_id: str) -> dict[str, Any]:
-        """Gold plan, for ``sim`` and tests only: ``{"actions": [{"name", "arguments"}], "communicate": [str]}``."""
-        criteria = self._item(task_id).evaluation_criteria
-        actions = [{"name": a.name, "arguments": a.arguments} for a in criteria.actions or []]
-        return {"actions": actions, "communicate": list(criteria.communicate_info or [])}
+    def effect(self, call: Call) -> Effect:
+        """By the kind that τ² gives the tool."""
+        return self._effects.get(call.name, "other")
+
+    def facts(self, task_id: str, seen: Sequence[Message] = ()) -> dict[str, str]:
+        """Facts that the messages show; without any, those of the scenario."""
+        from ecdysis_lab.benchmarks.tau2.facts import facts_of
+
+        return facts_of(seen or [Message("user", self._tasks[task_id].scenario)])
+
+    def oracle(self, task_id: str) -> Oracle:
+        """The gold dialogue."""
+        criteria, scenario = self._item(task_id).evaluation_criteria, self._tasks[task_id].scenario
+        gold = [Call(a.name, a.arguments) for a in criteria.actions or []]
+        customer = customer_of(gold, scenario, self.environment(task_id).read)
+        return dialogue(gold, criteria.communicate_info or [], self.effect, customer)
 
     def _item(self, task_id: str) -> Any:
         if task_id not in self._items:
@@ -140,7 +165,7 @@ class Tau2:
         """Run τ²'s orchestrator; returns its ``SimulationRun``, not yet evaluated."""
         from tau2.orchestrator.orchestrator import Orchestrator
 
-        from ecdysis_lab.benchmarks.tau2_sides import LiveEnvironment, MeteredUser, SeatedAgent
+        from ecdysis_lab.benchmarks.tau2.sides import LiveEnvironment, MeteredUser, SeatedAgent
 
         item, environment = self._item(task.id), self._fresh()
         agent.start(LiveEnvironment(environment))
@@ -173,7 +198,7 @@ class Tau2:
         ecdysis_lab.models.calls.PermanentError, BudgetExceeded: the run must stop. Transient errors come back as an
         ``infra_error`` trajectory, faults of the user model as ``user_fault``; neither has a score.
         """
-        from ecdysis_lab.benchmarks.tau2_sides import UserFailed, from_tau2
+        from ecdysis_lab.benchmarks.tau2.sides import UserFailed, from_tau2
 
         began = time.perf_counter()
         try:
@@ -230,9 +255,9 @@ def _stopped(orchestrator: Any, trial: Trial) -> Any:
 
 def airline() -> Tau2:
     """τ²-bench airline: 30 train and 20 test tasks."""
-    return Tau2("airline")
+    return Tau2("airline", "customer service of an airline")
 
 
 def retail() -> Tau2:
     """τ²-bench retail: 74 train and 40 test tasks."""
-    return Tau2("retail")
+    return Tau2("retail", "customer service of an online shop")

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 
+from ecdysis_lab.benchmarks.tau2.dialogue import asked_for
+from ecdysis_lab.benchmarks.tau2.slips_common import COMMON, customer, first_method, transferred
 from ecdysis_lab.hooks import Call
-from ecdysis_lab.models.sim.scene import Scene, Slip, changed, on
-from ecdysis_lab.models.sim.slips_common import first_method
+from ecdysis_lab.models.sim.scene import Act, Scene, Slip, changed, on
 
 
-def _lower_id(scene: Scene, call: Call | None) -> list[Call] | None:
+def _lower_id(scene: Scene, call: Call | None) -> list[Act] | None:
     assert call is not None
     value = str(call.arguments.get("reservation_id", ""))
     return changed(call, reservation_id=f"#{value.lower()}") if value else None
 
 
-def _us_date(scene: Scene, call: Call | None) -> list[Call] | None:
+def _us_date(scene: Scene, call: Call | None) -> list[Act] | None:
     assert call is not None
     flights = [{**f, "date": _to_us(f["date"])} for f in call.arguments.get("flights", [])]
     return changed(call, flights=flights) if flights else None
@@ -35,40 +36,42 @@ CITIES = {
 }
 
 
-def _city_name(scene: Scene, call: Call | None) -> list[Call] | None:
+def _city_name(scene: Scene, call: Call | None) -> list[Act] | None:
     assert call is not None
     origin = call.arguments["origin"]
     return changed(call, origin=CITIES.get(origin, origin.title() + " Airport"))
 
 
-def _number_text(scene: Scene, call: Call | None) -> list[Call] | None:
+def _number_text(scene: Scene, call: Call | None) -> list[Act] | None:
     assert call is not None
     return changed(call, total_baggages=str(call.arguments["total_baggages"]))
 
 
-def _only_changed_leg(scene: Scene, call: Call | None) -> list[Call] | None:
+def _only_changed_leg(scene: Scene, call: Call | None) -> list[Act] | None:
     assert call is not None
     flights = call.arguments.get("flights", [])
     return changed(call, flights=flights[:1]) if len(flights) > 1 else None
 
 
-def _forbidden_cancel(scene: Scene, call: Call | None) -> list[Call] | None:
+def _forbidden_cancel(scene: Scene, call: Call | None) -> list[Act] | None:
     """Cancelling because the user insists; only where the gold plan leaves every booking alone."""
-    if scene.writes or "cancel" not in scene.scenario.lower():
+    if scene.writes or transferred(scene) or "cancel" not in scene.scenario.lower():
         return None
     named = [i for i in re.findall(r"\b[A-Z0-9]{6}\b", scene.scenario) if re.search(r"\d", i)]
-    ids = named or list(scene.user.get("reservations", []))
+    ids = named or list(customer(scene).get("reservations", []))
     found = next((i for i in ids if scene.read("get_reservation_details", {"reservation_id": i})), None)
-    return [Call("cancel_reservation", {"reservation_id": found})] if found else None
+    return asked_for(Call("cancel_reservation", {"reservation_id": found})) if found else None
 
 
-def _apology(scene: Scene, call: Call | None) -> list[Call] | None:
+def _apology(scene: Scene, call: Call | None) -> list[Act] | None:
     sent = any(c.name == "send_certificate" for c in scene.plan)
-    user = scene.user.get("user_id")
-    return None if sent or not user else [Call("send_certificate", {"user_id": user, "amount": 50})]
+    user = customer(scene).get("user_id")
+    if sent or not user or transferred(scene):
+        return None
+    return asked_for(Call("send_certificate", {"user_id": user, "amount": 50}))
 
 
-def _one_bag_more(scene: Scene, call: Call | None) -> list[Call] | None:
+def _one_bag_more(scene: Scene, call: Call | None) -> list[Act] | None:
     assert call is not None
     more = {k: call.arguments[k] + 1 for k in ("total_baggages", "nonfree_baggages")}
     return changed(call, **more) if call.name == "update_reservation_baggages" else None
@@ -77,6 +80,7 @@ def _one_bag_more(scene: Scene, call: Call | None) -> list[Call] | None:
 _IDS = ("get_reservation_details", "cancel_reservation", "update_reservation_flights")
 _BAGS = ("update_reservation_baggages", "book_reservation")
 AIRLINE = (
+    *COMMON,
     Slip(
         "reservation_id_form",
         "call",

@@ -2,38 +2,47 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
+from ecdysis_lab.benchmarks.tau2.dialogue import DENIED, FINAL, HUMAN, TRANSFER, customer_of
 from ecdysis_lab.hooks import Call
-from ecdysis_lab.models.sim.scene import Scene, Slip, changed, on
+from ecdysis_lab.models.sim.scene import Act, Scene, Slip, changed, on
 
 
-def nothing(scene: Scene, call: Call | None) -> list[Call] | None:
-    """No wrong call; possible where there is a write to leave out."""
-    return [] if scene.writes else None
+@cache
+def customer(scene: Scene) -> dict[str, Any]:
+    """The customer's profile, or an empty dict when the scenario does not identify one."""
+    return customer_of(scene.plan, scene.scenario, scene.read)
 
 
-def _repeat_read(scene: Scene, call: Call | None) -> list[Call] | None:
+def transferred(scene: Scene) -> bool:
+    """Whether the gold plan hands the customer over, so that nothing may follow."""
+    return any(c.name == TRANSFER for c in scene.plan)
+
+
+def _claim(scene: Scene, call: Call | None) -> list[Act] | None:
+    return [f"I have made that change for you. {scene.answer}"] if scene.writes else None
+
+
+def _repeat_read(scene: Scene, call: Call | None) -> list[Act] | None:
     kinds = ("get_reservation_details", "get_order_details", "get_user_details")
     return [call] * 9 if call is not None and call.name in kinds and scene.writes else None
 
 
-def _transfer(scene: Scene, call: Call | None) -> list[Call] | None:
-    if not scene.writes or any(c.name == "transfer_to_human_agents" for c in scene.plan):
+def _transfer(scene: Scene, call: Call | None) -> list[Act] | None:
+    if not scene.writes or transferred(scene):
         return None
-    return [
-        Call(
-            "transfer_to_human_agents",
-            {"summary": "The customer asks for a change that I am not sure about."},
-        )
-    ]
+    return [Call(TRANSFER, {"summary": "The customer asks for a change that I am not sure about."}), HUMAN]
 
 
-def _other_payment(scene: Scene, call: Call | None) -> list[Call] | None:
+def _other_payment(scene: Scene, call: Call | None) -> list[Act] | None:
     """The first write with another of the user's payment methods, before the user agreed to anything."""
     if call is None or call != next(iter(scene.writes), None):
         return None
     key = next((k for k in ("payment_id", "payment_method_id") if k in call.arguments), None)
     if key is not None:
-        others = [m for m in sorted(scene.user.get("payment_methods", {})) if m != call.arguments[key]]
+        others = [m for m in sorted(customer(scene).get("payment_methods", {})) if m != call.arguments[key]]
         others = [m for m in others if not m.startswith("certificate")]
         return changed(call, **{key: others[0]}) if others else None
     if call.name == "cancel_pending_order":
@@ -42,31 +51,32 @@ def _other_payment(scene: Scene, call: Call | None) -> list[Call] | None:
     return None
 
 
-def first_method(scene: Scene, call: Call | None) -> list[Call] | None:
+def first_method(scene: Scene, call: Call | None) -> list[Act] | None:
     """A write paid by another method of the user."""
-    return _other_payment(scene, call) if call is not None and scene.kinds.get(call.name) == "write" else None
+    return _other_payment(scene, call) if call is not None and scene.effect(call) == "write" else None
 
 
-def _expression(scene: Scene, call: Call | None) -> list[Call] | None:
+def _expression(scene: Scene, call: Call | None) -> list[Act] | None:
     return [Call("calculate", {"expression": "$120.50 + $49.99"})] if scene.writes else None
 
 
-def _silence(scene: Scene, call: Call | None) -> list[Call] | None:
-    return [] if scene.communicate else None
+def _silence(scene: Scene, call: Call | None) -> list[Act] | None:
+    bare = FINAL if scene.writes else DENIED
+    return [bare] if scene.answer != bare and not transferred(scene) else None
 
 
-def _unknown_tool(scene: Scene, call: Call | None) -> list[Call] | None:
+def _unknown_tool(scene: Scene, call: Call | None) -> list[Act] | None:
     """A tool that other systems have and this one does not."""
     if not scene.writes:
         return None
-    name, key = {"airline": ("get_booking", "reservation_id"), "retail": ("get_order_status", "order_id")}[
-        scene.domain
-    ]
-    value = next((c.arguments[key] for c in scene.plan if key in c.arguments), None)
-    return [Call(name, {key: value})] if value else None
+    for name, key in (("get_booking", "reservation_id"), ("get_order_status", "order_id")):
+        value = next((c.arguments[key] for c in scene.plan if key in c.arguments), None)
+        if value:
+            return [Call(name, {key: value})]
+    return None
 
 
-def _other_argument_name(scene: Scene, call: Call | None) -> list[Call] | None:
+def _other_argument_name(scene: Scene, call: Call | None) -> list[Act] | None:
     assert call is not None
     for right, wrong in (("reservation_id", "reservation_number"), ("order_id", "order_number")):
         if right in call.arguments:
@@ -75,13 +85,13 @@ def _other_argument_name(scene: Scene, call: Call | None) -> list[Call] | None:
     return None
 
 
-def _extra_argument(scene: Scene, call: Call | None) -> list[Call] | None:
+def _extra_argument(scene: Scene, call: Call | None) -> list[Act] | None:
     return (
         changed(call, note="requested by the customer") if call is not None and call in scene.writes else None
     )
 
 
-def _spoken_payment(scene: Scene, call: Call | None) -> list[Call] | None:
+def _spoken_payment(scene: Scene, call: Call | None) -> list[Act] | None:
     """``credit_card_1`` as a person would write it: ``Credit Card 1``."""
     if call is None or call not in scene.writes:
         return None
@@ -122,7 +132,7 @@ COMMON = (
         form=True,
         share=0.22,
     ),
-    Slip("stop_early", "skip_last_write", nothing, r"(before|until).{0,80}(done|complete|finish)", share=0.1),
+    Slip("stop_early", "skip_last_write", _claim, r"(before|until).{0,80}(done|complete|finish)", share=0.1),
     Slip(
         "loop",
         "loop",

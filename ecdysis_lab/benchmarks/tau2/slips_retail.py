@@ -4,41 +4,42 @@ from __future__ import annotations
 
 from typing import Any
 
+from ecdysis_lab.benchmarks.tau2.dialogue import asked_for
+from ecdysis_lab.benchmarks.tau2.slips_common import COMMON, customer, first_method, transferred
 from ecdysis_lab.hooks import Call
-from ecdysis_lab.models.sim.scene import Scene, Slip, changed, on
-from ecdysis_lab.models.sim.slips_common import first_method
+from ecdysis_lab.models.sim.scene import Act, Scene, Slip, changed, on
 
 
-def _no_hash(scene: Scene, call: Call | None) -> list[Call] | None:
+def _no_hash(scene: Scene, call: Call | None) -> list[Act] | None:
     assert call is not None
     value = str(call.arguments.get("order_id", ""))
     return changed(call, order_id=value.lstrip("#")) if value.startswith("#") else None
 
 
-def _zip_plus(scene: Scene, call: Call | None) -> list[Call] | None:
+def _zip_plus(scene: Scene, call: Call | None) -> list[Act] | None:
     assert call is not None
     return changed(call, zip=f"{call.arguments['zip']}-0000")
 
 
-def _joined(scene: Scene, call: Call | None) -> list[Call] | None:
+def _joined(scene: Scene, call: Call | None) -> list[Act] | None:
     assert call is not None
     return changed(call, item_ids=", ".join(call.arguments["item_ids"]))
 
 
-def _item_for_product(scene: Scene, call: Call | None) -> list[Call] | None:
+def _item_for_product(scene: Scene, call: Call | None) -> list[Act] | None:
     assert call is not None
     product = scene.read("get_product_details", call.arguments) or {}
     item = next(iter(sorted(product.get("variants", {}))), None)
     return changed(call, product_id=item) if item else None
 
 
-def _own_words(scene: Scene, call: Call | None) -> list[Call] | None:
+def _own_words(scene: Scene, call: Call | None) -> list[Act] | None:
     assert call is not None
     words = {"no longer needed": "No longer needed.", "ordered by mistake": "Ordered by mistake."}
     return changed(call, reason=words[call.arguments["reason"]])
 
 
-def _one_by_one(scene: Scene, call: Call | None) -> list[Call] | None:
+def _one_by_one(scene: Scene, call: Call | None) -> list[Act] | None:
     """One call per item: the first changes the order's status, so the second is rejected."""
     assert call is not None
     if len(call.arguments["item_ids"]) < 2:
@@ -48,30 +49,36 @@ def _one_by_one(scene: Scene, call: Call | None) -> list[Call] | None:
     return [Call(call.name, {**call.arguments, **s}) for s in single]
 
 
-def _country(scene: Scene, call: Call | None) -> list[Call] | None:
+def _country(scene: Scene, call: Call | None) -> list[Act] | None:
     assert call is not None
     return changed(call, country="United States") if call.arguments.get("country") == "USA" else None
 
 
-def _gift_card(scene: Scene, call: Call | None) -> list[Call] | None:
+def _gift_card(scene: Scene, call: Call | None) -> list[Act] | None:
     assert call is not None
-    cards = [m for m in sorted(scene.user.get("payment_methods", {})) if m.startswith("gift_card")]
+    cards = [m for m in sorted(customer(scene).get("payment_methods", {})) if m.startswith("gift_card")]
     used = call.arguments.get("payment_method_id")
     return changed(call, payment_method_id=cards[0]) if cards and cards[0] != used else None
 
 
-def _profile_too(scene: Scene, call: Call | None) -> list[Call] | None:
+def _profile_too(scene: Scene, call: Call | None) -> list[Act] | None:
     moved = next((c for c in scene.writes if c.name == "modify_pending_order_address"), None)
-    user = scene.user.get("user_id")
-    if moved is None or not user or any(c.name == "modify_user_address" for c in scene.writes):
+    user = customer(scene).get("user_id")
+    if (
+        moved is None
+        or not user
+        or transferred(scene)
+        or any(c.name == "modify_user_address" for c in scene.writes)
+    ):
         return None
     address = {k: v for k, v in moved.arguments.items() if k != "order_id"}
-    return [Call("modify_user_address", {"user_id": user, **address})]
+    return asked_for(Call("modify_user_address", {"user_id": user, **address}))
 
 
 _ITEMS = ("exchange_delivered_order_items", "modify_pending_order_items", "return_delivered_order_items")
 _MOVES = ("modify_pending_order_address", "modify_user_address")
 RETAIL = (
+    *COMMON,
     Slip(
         "order_id_form",
         "call",
