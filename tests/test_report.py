@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from ecdysis_lab.cli import notebooks, parser
+from ecdysis_lab.evaluate.scores import write_scores
 from ecdysis_lab.records import LabError
 from ecdysis_lab.show import report
 from ecdysis_lab.store import Run
@@ -22,11 +23,12 @@ from ecdysis_lab.store import Run
 
 def leave(root: Path, **other) -> Run:
     """A run as an experiment leaves it, with made-up numbers."""
-    made = data.summary(data.ARMS5, data.MODELS4, **other)
-    made["run_id"] = f"{made['benchmark'].rpartition('/')[2]}-s{made['seed']}"
-    made |= {"wall_seconds": 800.0, "cost_usd": 1.25, "billed_usd": 1.0}
-    run = Run.open(root, made["run_id"], {"seed": made["seed"]})
-    run.write_json("summary.json", made)
+    name = f"{other.get('benchmark', 'airline').rpartition('/')[2]}-s{other.get('seed', 0)}"
+    made = data.made(data.ARMS5, data.MODELS4, run=name, **other)
+    run = Run.open(root, name, {"seed": made.summary["seed"]})
+    costs = {"wall_seconds": 800.0, "cost_usd": 1.25, "billed_usd": 1.0}
+    run.write_json("summary.json", made.summary | costs)
+    write_scores(run, made.scores)
     return run
 
 
@@ -55,7 +57,7 @@ def lab(tmp_path_factory):
 def tables(page: str) -> list[pd.DataFrame]:
     """The HTML tables of a page; cells become numbers where they are."""
     found = []
-    for text in re.findall(r"<table>.*?</table>", page, re.DOTALL):
+    for text in re.findall(r"<table.*?</table>", page, re.DOTALL):
         head, *rows = [[c.text or "" for c in row] for row in ElementTree.fromstring(text).iter("tr")]
         found.append(pd.read_csv(io.StringIO(pd.DataFrame(rows, columns=head).to_csv(index=False))))
     return found
@@ -89,7 +91,8 @@ def test_tables_hold_the_pooled_numbers(lab):
     runs = frames[0]
     assert runs["run"].tolist() == [f"{d}-s{s}" for d in ("airline", "retail") for s in (0, 1, 2)]
     arms = frames[1].set_index(["arm", "model"])
-    each = [data.summary(data.ARMS5, data.MODELS4, seed=s)["arms"]["ecdysis"]["sim/large"] for s in range(3)]
+    runs_of = [data.made(data.ARMS5, data.MODELS4, seed=s).summary for s in range(3)]
+    each = [s["arms"]["ecdysis"]["sim/large"] for s in runs_of]
     row = arms.loc[("ecdysis", "sim/large")]
     assert row["accuracy (%)"] == pytest.approx(100 * sum(m["accuracy"] for m in each) / 3, abs=0.05)
     assert row["Pass^3 (%)"] == pytest.approx(100 * sum(m["pass^3"] for m in each) / 3, abs=0.05)

@@ -31,17 +31,6 @@ a{{color:#0072b2}}</style></head>
 """
 
 
-def save(fig: go.Figure, folder: Path | str, name: str, frame: pd.DataFrame, footer: Footer) -> Paths:
-    """Write one figure; see ``save_all``, which starts the browser only once for several.
-
-    Returns
-    -------
-    ``html``, ``csv``, ``png``, ``svg`` -> path; without a browser
-    the last two are None and ``skipped`` says why.
-    """
-    return save_all({name: (fig, frame)}, folder, footer)[name]
-
-
 def save_all(
     figures: Mapping[str, tuple[go.Figure, pd.DataFrame]], folder: Path | str, footer: Footer
 ) -> dict[str, Paths]:
