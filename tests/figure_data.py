@@ -31,7 +31,7 @@ class Made(NamedTuple):
 
     summary: dict[str, Any]
     scores: pd.DataFrame
-    cells: pd.DataFrame
+    by_arm: pd.DataFrame
 
 
 def made(
@@ -80,55 +80,45 @@ def made(
     return Made(summary, table, summarise(table, seed, 200))
 
 
+WAYS = [
+    ("accepted", "improvement"),
+    ("rejected", "legal"),
+    ("rejected", "improvement"),
+    ("accepted", "improvement"),
+]
+SECONDS = {
+    "rollout": 31.0,
+    "patterns": 6.2,
+    "subset": 0.4,
+    "review": 18.0,
+    "edit": 9.1,
+    "gates": 14.0,
+    "rerun": 22.0,
+}
+
+
 def training(arm: str, rng: np.random.Generator) -> dict[str, Any]:
+    """Training block of an arm in a summary."""
     held, rounds = 7.0, []
-    ways = [
-        ("accepted", "improvement"),
-        ("rejected", "legal"),
-        ("rejected", "improvement"),
-        ("accepted", "improvement"),
-    ]
-    for number, (decision, gate) in enumerate(ways[: 4 if arm == "self-evolution" else 3], 1):
+    for number, (decision, gate) in enumerate(WAYS[: 4 if arm == "self-evolution" else 3], 1):
         gained, lost = int(rng.integers(2, 6)), int(rng.integers(0, 2))
-        if gate == "legal":
-            after, gained, lost = None, 0, 0
-        elif decision == "rejected":
-            gained, lost = 1, 3
-            after = held - 2
-        else:
-            after = held + gained - lost
-        flips = {"gained": [str(i) for i in range(gained)], "lost": [str(i) for i in range(lost)]}
-        numbers = {"failures": 13, "patterns": 4, "recurring": 3, "subset": 4, "editor_calls": 1}
+        if decision == "rejected":
+            gained, lost = (0, 0) if gate == "legal" else (1, 3)
+        after = None if gate == "legal" else held + gained - lost
         rounds.append(
-            {
-                "round": number,
-                **numbers,
-                "decision": decision,
-                "gate": gate,
-                "score_before": held,
-                "score_after": after,
-            }
-            | flips
-        )
+            {"round": number, "failures": 13, "patterns": 4, "recurring": 3, "subset": 4, "editor_calls": 1,
+             "decision": decision, "gate": gate, "score_before": held, "score_after": after,
+             "gained": [str(i) for i in range(gained)], "lost": [str(i) for i in range(lost)]}
+        )  # fmt: skip
         held = after if decision == "accepted" and after is not None else held
     factor = {"self-evolution": 1.84, "ecdysis-no-fdcr": 0.6}.get(arm, 1.0)
-    seconds = {
-        "rollout": 31.0,
-        "patterns": 6.2,
-        "subset": 0.4,
-        "review": 18.0,
-        "edit": 9.1,
-        "gates": 14.0,
-        "rerun": 22.0,
-    }
-    if arm == "ecdysis-no-fdcr":
-        seconds.pop("review")
+    phases = {k: factor * v for k, v in SECONDS.items() if k != "review" or arm != "ecdysis-no-fdcr"}
     return {
         "rounds": rounds,
         "n_tasks": 20,
         "n_trials": 20,
         "wall_seconds": factor * 105,
-        "phase_seconds": {k: factor * v for k, v in seconds.items()},
+        "phase_seconds": phases,
         "cost_usd": factor * 0.42,
         "billed_usd": factor * 0.31,
         "prompt_tokens": int(factor * 410_000),
@@ -204,14 +194,14 @@ def frames(run: Made) -> dict[str, pd.DataFrame]:
     found, failures = patterns()
     spots = f.patterns_frame(found, failures, simulated)
     return {
-        "gains": run.cells,
-        "transfer": f.transfer_frame(run.cells),
+        "gains": run.by_arm,
+        "transfer": f.transfer_frame(run.by_arm),
         "rounds": f.rounds_frame(trained, simulated),
-        "cost_accuracy": f.cost_frame(run.cells, trained),
+        "cost_accuracy": f.cost_frame(run.by_arm, trained),
         "phases": f.phases_frame(trained, simulated),
         "pattern_map": spots.assign(picked=spots.index % 4 == 0),
         "coverage": f.coverage_frame(subset(), simulated),
-        "reference": f.measured_frame(run.cells, f"run {run.summary['run_id']}"),
+        "reference": f.measured_frame(run.by_arm, f"run {run.summary['run_id']}"),
     }
 
 

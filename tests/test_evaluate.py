@@ -224,24 +224,24 @@ def test_interval_hangs_on_the_seed_only() -> None:
 
 def test_the_block_of_a_summary_and_the_table_of_cells_hold_the_same_numbers() -> None:
     table = long({"direct": {"a": [0, 0, 0], "b": [1, 1, 0]}, "ecdysis": {"a": [1, 1, 1], "b": [1, 1, 0]}})
-    block, cells = arms_block(table, 5), summarise(table, 5).set_index("arm")
-    assert "difference_ci95" not in block["direct"]["m"] and pd.isna(cells.loc["direct", "gain_low"])
-    for arm, row in cells.iterrows():
+    block, by_arm = arms_block(table, 5), summarise(table, 5).set_index("arm")
+    assert "difference_ci95" not in block["direct"]["m"] and pd.isna(by_arm.loc["direct", "gain_low"])
+    for arm, row in by_arm.iterrows():
         got = block[str(arm)]["m"]
         assert [row[n] for n in ("accuracy", "pass@3", "pass^3", "n_trials", "trial_seconds")] == [
             got[n] for n in ("accuracy", "pass@3", "pass^3", "n_trials", "trial_seconds")
         ]
         assert [row["ci_low"], row["ci_high"]] == got["accuracy_ci95"]
-    row, got = cells.loc["ecdysis"], block["ecdysis"]["m"]
+    row, got = by_arm.loc["ecdysis"], block["ecdysis"]["m"]
     assert ([row["gain_low"], row["gain_high"]], row["paired_trials"]) == (got["difference_ci95"], 6)
     assert got["paired_trials"] == 6
 
 
 def test_the_same_task_of_two_benchmarks_is_two_tasks_apart() -> None:
     both = [*grid({"0": [1, 1, 1]}), *grid({"0": [0, 0, 0]}, benchmark="tau2/retail")]
-    cells = summarise(scores(both))
-    assert cells["benchmark"].tolist() == [AIRLINE, "tau2/retail"]
-    assert cells["pass^3"].tolist() == [1.0, 0.0]
+    by_arm = summarise(scores(both))
+    assert by_arm["benchmark"].tolist() == [AIRLINE, "tau2/retail"]
+    assert by_arm["pass^3"].tolist() == [1.0, 0.0]
 
 
 # -- paired differences
@@ -302,7 +302,7 @@ def leave(root: Path, seed: int, arms: dict[str, dict[str, list[int]]], **other:
 
 def test_accuracy_is_the_mean_over_seeds_with_one_cluster_a_task(tmp_path: Path) -> None:
     (found,) = pooled([leave(tmp_path, 1, SECOND), leave(tmp_path, 0, FIRST)])
-    cell = found.cells.set_index("arm").loc["direct"]
+    cell = found.by_arm.set_index("arm").loc["direct"]
     assert (cell["accuracy"], cell["seed_low"], cell["seed_high"]) == (6 / 12, 2 / 6, 4 / 6)
     assert (cell["n_tasks"], cell["n_trials"], cell["n_seeds"]) == (3, 12, 2)
     assert cell["pass@3"] == pytest.approx(3 / 4) and cell["pass^3"] == pytest.approx(1 / 4)
@@ -313,7 +313,7 @@ def test_accuracy_is_the_mean_over_seeds_with_one_cluster_a_task(tmp_path: Path)
     trained = found.training["ecdysis"]
     assert (trained["cost_usd"], trained["editor_calls"], trained["n_accepted"]) == (1.5, 1.5, 1)
     assert (trained["phase_seconds"], trained["prompt_tokens"]) == ({"review": 2.5}, None)
-    shown = tables.arms_table(found.cells).set_index("arm").loc["direct"]
+    shown = tables.arms_table(found.by_arm).set_index("arm").loc["direct"]
     assert (shown["accuracy (%)"], shown["range over seeds (%)"]) == ("50.0", "33–67")
 
 
@@ -325,7 +325,7 @@ def test_differences_pair_run_task_and_trial_seed(tmp_path: Path) -> None:
     assert row["difference"] == pytest.approx((3 + 0 + 1 - 1) / 12)
     assert (row["gained"], row["lost"], row["n_tasks"], row["n_pairs"]) == (1, 1, 3, 12)
     assert row["sign_test_p"] == 1.0 and row["ci_low"] < 0.25 < row["ci_high"]
-    cell = found.cells.set_index("arm").loc["ecdysis"]
+    cell = found.by_arm.set_index("arm").loc["ecdysis"]
     assert (cell["gain_low"], cell["gain_high"]) == (row["ci_low"], row["ci_high"])
     assert tables.differences_table(frame)["points"].tolist() == ["+25.0"]
 

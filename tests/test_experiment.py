@@ -131,7 +131,7 @@ def test_the_run_is_told_as_done(done: Experiment) -> None:
 def test_tables_for_people(done: Experiment) -> None:
     summary = read(done.run)
     (found,) = results.pooled([done.run])
-    table = tables.arms_table(found.cells)
+    table = tables.arms_table(found.by_arm)
     assert len(table) == 6
     row = table[(table["arm"] == "direct") & (table["model"] == "sim/small")].iloc[0]
     assert row["accuracy (%)"] == f"{100 * summary['arms']['direct']['sim/small']['accuracy']:.1f}"

@@ -50,11 +50,11 @@ def chrome(needs):
 def drawn():
     """Every figure for a small run, a wide one with long model names, and three pooled: size -> (summaries, figures)."""
     many = [data.made(data.ARMS5, data.MODELS4, seed=s, run=f"airline-s{s}") for s in range(3)]
-    cells = summarise(pd.concat([m.scores for m in many]), n_boot=200)
+    by_arm = summarise(pd.concat([m.scores for m in many]), n_boot=200)
     runs = {
         "3x3": data.made(data.ARMS3, data.MODELS4[:3]),
         "5x4": data.made(data.ARMS5, data.REAL4),
-        "5x4x3": many[0]._replace(cells=cells),
+        "5x4x3": many[0]._replace(by_arm=by_arm),
     }
     summaries = {size: [run.summary] for size, run in runs.items()} | {"5x4x3": [m.summary for m in many]}
     return {
@@ -73,12 +73,6 @@ def texts(fig) -> str:
 # ---- the look
 
 
-def lab(colour: str) -> np.ndarray:
-    """CIE L*a*b* of a linear-light RGB triple or a hex colour."""
-    rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-    return lab_of(np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4))
-
-
 def lab_of(linear: np.ndarray) -> np.ndarray:
     to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
     t = to_xyz @ linear / [0.9505, 1.0, 1.089]
@@ -88,22 +82,10 @@ def lab_of(linear: np.ndarray) -> np.ndarray:
 
 # Full-strength deficiencies on linear RGB, after Machado, Oliveira and Fernandes (2009).
 SIGHT = {
-    "normal": np.eye(3),
-    "protan": [
-        [0.152286, 1.052583, -0.204868],
-        [0.114503, 0.786281, 0.099216],
-        [-0.003882, -0.048116, 1.051998],
-    ],
-    "deutan": [
-        [0.367322, 0.860646, -0.227968],
-        [0.280085, 0.672501, 0.047413],
-        [-0.011820, 0.042940, 0.968881],
-    ],
-    "tritan": [
-        [1.255528, -0.076749, -0.178779],
-        [-0.078411, 0.930809, 0.147602],
-        [0.004733, 0.691367, 0.303900],
-    ],
+    "normal": (1, 0, 0, 0, 1, 0, 0, 0, 1),
+    "protan": (0.152286, 1.052583, -0.204868, 0.114503, 0.786281, 0.099216, -0.003882, -0.048116, 1.051998),
+    "deutan": (0.367322, 0.860646, -0.227968, 0.280085, 0.672501, 0.047413, -0.011820, 0.042940, 0.968881),
+    "tritan": (1.255528, -0.076749, -0.178779, -0.078411, 0.930809, 0.147602, 0.004733, 0.691367, 0.303900),
 }
 
 
@@ -113,7 +95,7 @@ def test_arm_colours_stay_apart_for_every_kind_of_sight(sight):
     for arm, colour in COLOURS.items():
         rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
         linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-        seen[arm] = lab_of(np.clip(np.array(SIGHT[sight]) @ linear, 0, 1))
+        seen[arm] = lab_of(np.clip(np.reshape(SIGHT[sight], (3, 3)) @ linear, 0, 1))
     assert list(seen) == list(data.ARMS5)
     for a, b in combinations(seen, 2):
         assert np.linalg.norm(seen[a] - seen[b]) > 20, (a, b)
@@ -192,8 +174,8 @@ def test_names_are_cut_only_as_far_as_they_must():
 
 
 def test_a_long_title_or_subtitle_makes_the_canvas_grow_and_leaves_the_plot_its_size(run):
-    plain = f.gains(run.cells).layout
-    long = f.gains(run.cells.assign(benchmark="mine/" + 90 * "x")).layout
+    plain = f.gains(run.by_arm).layout
+    long = f.gains(run.by_arm.assign(benchmark="mine/" + 90 * "x")).layout
     assert long.height - plain.height == long.margin.t - plain.margin.t > 0
 
 
@@ -213,7 +195,7 @@ def test_trials_text_says_what_was_run():
 
 def test_gains_draws_accuracy_interval_and_pass_hat_3(run):
     arms = run.summary["arms"]
-    fig, cell = f.gains(run.cells), arms["ecdysis"]["sim/large"]
+    fig, cell = f.gains(run.by_arm), arms["ecdysis"]["sim/large"]
     point = next(
         t for t in fig.data if t.customdata is not None and list(t.customdata[0]) == ["ecdysis", "sim/large"]
     )
@@ -231,12 +213,12 @@ def test_gains_draws_accuracy_interval_and_pass_hat_3(run):
 
 
 def test_gains_takes_missing_metrics_and_several_benchmarks(run):
-    frame = run.cells.copy()
+    frame = run.by_arm.copy()
     frame.loc[0, ["accuracy", "ci_low", "ci_high", "pass^3"]] = None
     frame.loc[1, "pass^3"] = None
     points = [t for t in f.gains(frame).data if t.customdata is not None]
     assert len(points) == 19
-    both = pd.concat([run.cells, run.cells.assign(benchmark="tau2/retail")])
+    both = pd.concat([run.by_arm, run.by_arm.assign(benchmark="tau2/retail")])
     fig = f.gains(both)
     assert "sim/small · airline" in texts(fig) and "sim/small · retail" in texts(fig)
     assert fig.layout.height > 600
@@ -245,13 +227,13 @@ def test_gains_takes_missing_metrics_and_several_benchmarks(run):
 
 
 def test_transfer_marks_the_training_model_and_draws_paired_intervals(run):
-    frame = f.transfer_frame(run.cells)
+    frame = f.transfer_frame(run.by_arm)
     assert set(frame["arm"]) == set(data.ARMS5[1:])
     row = frame[(frame["arm"] == "ecdysis") & (frame["model"] == "sim/quirky")].iloc[0]
     arms = run.summary["arms"]
     want = arms["ecdysis"]["sim/quirky"]["accuracy"] - arms["direct"]["sim/quirky"]["accuracy"]
     assert row["gain"] == pytest.approx(want) and not row["trained_on"]
-    fig = f.transfer(f.transfer_frame(run.cells.assign(train_model="sim/quirky")))
+    fig = f.transfer(f.transfer_frame(run.by_arm.assign(train_model="sim/quirky")))
     assert fig.layout.yaxis.ticktext[0] == "sim/quirky<br><i>trained on</i>"
     bars = fig.data[-1]
     at = list(bars.customdata).index("sim/quirky")
@@ -261,7 +243,7 @@ def test_transfer_marks_the_training_model_and_draws_paired_intervals(run):
     assert bars.x[at] - bars.error_x.arrayminus[at] == pytest.approx(100 * low)
     assert "paired difference" in texts(fig)
     with pytest.raises(LabError, match="compares with arm 'direct'; the table has human"):
-        f.transfer_frame(run.cells[run.cells["arm"] == "human"])
+        f.transfer_frame(run.by_arm[run.by_arm["arm"] == "human"])
 
 
 def entry(n, decision, gate, before, after, gained=0, lost=0):
@@ -305,14 +287,14 @@ def test_edits_kept_one_by_one_have_the_score_that_the_next_round_starts_from():
 
 def test_cost_is_usd_and_falls_back_to_tokens(run):
     trained = run.summary["training"]
-    fig = f.cost_accuracy(f.cost_frame(run.cells, trained))
+    fig = f.cost_accuracy(f.cost_frame(run.by_arm, trained))
     assert fig.layout.xaxis.title.text == "cost of training (USD)"
     means = {t.hovertemplate.split(":")[0]: (t.x[0], t.y[0]) for t in fig.data if "mean" in t.hovertemplate}
     accuracies = [100 * m["accuracy"] for m in run.summary["arms"]["ecdysis"].values()]
     assert means["ecdysis"] == pytest.approx((0.42, np.mean(accuracies)))
     assert means["self-evolution"][0] == pytest.approx(1.84 * 0.42)
     unpriced = trained | {"ecdysis": trained["ecdysis"] | {"cost_usd": None}}
-    fig = f.cost_accuracy(f.cost_frame(run.cells, unpriced))
+    fig = f.cost_accuracy(f.cost_frame(run.by_arm, unpriced))
     assert fig.layout.xaxis.title.text == "tokens used in training (thousands)"
     assert "448 k tokens" in texts(fig)
 
@@ -386,17 +368,12 @@ def test_coverage_draws_the_band_and_the_last_values():
 
 
 def test_reference_never_mixes_published_with_measured(run):
-    fig = f.reference(f.measured_frame(run.cells, "run r"), f.published_frame())
+    fig = f.reference(f.measured_frame(run.by_arm, "run r"), f.published_frame())
     left = [t for t in fig.data if t.xaxis == "x" and t.mode == "markers"]
     right = [t for t in fig.data if t.xaxis == "x2" and t.mode == "markers"]
     assert {t.marker.color for t in left} == {"white"} and "white" not in {t.marker.color for t in right}
-    assert sorted(round(t.x[0], 2) for t in left if t.marker.symbol == "circle") == [
-        38.17,
-        46.67,
-        51.67,
-        54.67,
-        59.33,
-    ]
+    accuracies = sorted(round(t.x[0], 2) for t in left if t.marker.symbol == "circle")
+    assert accuracies == [38.17, 46.67, 51.67, 54.67, 59.33]
     mean = np.mean([100 * m["accuracy"] for m in run.summary["arms"]["ecdysis"].values()])
     assert any(t.x[0] == pytest.approx(mean) for t in right if t.marker.symbol == "circle")
     assert "Published</b>" in texts(fig) and "Measured here</b>" in texts(fig)
@@ -405,7 +382,7 @@ def test_reference_never_mixes_published_with_measured(run):
 
 
 def test_several_sets_are_averaged_before_they_stand_beside_the_published_ones():
-    two = [data.made(benchmark=b, seed=s).cells for s, b in enumerate(("tau2/airline", "tau2/retail"))]
+    two = [data.made(benchmark=b, seed=s).by_arm for s, b in enumerate(("tau2/airline", "tau2/retail"))]
     two[1].loc[two[1]["arm"] == "human", "pass@3"] = None
     found = f.measured_frame(pd.concat(two), "").set_index(["arm", "metric"])
     each = [f.measured_frame(s, "run r").set_index(["arm", "metric"])["value"] for s in two]
@@ -418,7 +395,7 @@ def test_several_sets_are_averaged_before_they_stand_beside_the_published_ones()
 
 
 def test_an_arm_whose_training_is_unknown_has_no_cost_and_an_untrained_one_costs_nothing():
-    frame = f.cost_frame(data.made().cells, {}).drop_duplicates("arm").set_index("arm")
+    frame = f.cost_frame(data.made().by_arm, {}).drop_duplicates("arm").set_index("arm")
     assert frame["training_tokens"].isna().to_dict() == {"direct": False, "human": False, "ecdysis": True}
     assert frame.loc["human", "training_cost_usd"] == 0
 
@@ -672,7 +649,7 @@ def test_no_text_overlaps_another_or_leaves_the_canvas(
     for size, (summaries, figures) in drawn.items():
         for name, fig in figures.items():
             specs[f"{name} {size}"] = json.loads(f.stamp(fig, f.Footer.of(summaries)).to_json())
-    sets = [data.made(benchmark=b, seed=s).cells for s, b in enumerate(("tau2/airline", "tau2/retail"))]
+    sets = [data.made(benchmark=b, seed=s).by_arm for s, b in enumerate(("tau2/airline", "tau2/retail"))]
     several = f.reference(f.measured_frame(pd.concat(sets), ""), f.published_frame())
     long = f.Footer("r", "c", 0, [f"provider/model-number-{i}" for i in range(40)], simulated=True)
     specs["several sets, many models"] = json.loads(f.stamp(several, long).to_json())

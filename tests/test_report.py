@@ -18,6 +18,7 @@ from ecdysis_lab.cli import notebooks, parser
 from ecdysis_lab.evaluate.scores import write_scores
 from ecdysis_lab.records import LabError
 from ecdysis_lab.show import report
+from ecdysis_lab.show.tables import noise_table, readable
 from ecdysis_lab.store import Run
 
 
@@ -55,7 +56,7 @@ def lab(tmp_path_factory):
 
 
 def tables(page: str) -> list[pd.DataFrame]:
-    """The HTML tables of a page; cells become numbers where they are."""
+    """The HTML tables of a page; by_arm become numbers where they are."""
     found = []
     for text in re.findall(r"<table.*?</table>", page, re.DOTALL):
         head, *rows = [[c.text or "" for c in row] for row in ElementTree.fromstring(text).iter("tr")]
@@ -65,6 +66,19 @@ def tables(page: str) -> list[pd.DataFrame]:
 
 def headings(page: str) -> list[str]:
     return re.findall(r'<h[23] id="s\d+">(.*?)</h', page)
+
+
+def test_a_table_is_escaped_and_its_numbers_stand_flush_right():
+    frame = pd.DataFrame({"a<b": ["<script>", "x"], "n (%)": ["1,000.5", "–"], "share": [0.5, None]})
+    page = readable(frame, "<i>", share="{:.0%}").set_uuid("t").to_html()
+    assert "<script>" not in page and "&lt;script&gt;" in page
+    assert ">a&lt;b</th>" in page and "<caption>&lt;i&gt;</caption>" in page
+    assert ">50%</td>" in page and page.count(">–</td>") == 2
+    assert re.findall(r"td\.col(\d) \{\s+text-align: right", page) == ["1", "2"]
+
+
+def test_a_noise_floor_that_could_not_be_measured_has_no_row():
+    assert noise_table([{"seed": 0, "noise_floor": {"left_out": ["1"], "reason": "the user failed"}}]).empty
 
 
 def test_the_report_has_every_section_once_per_domain(lab):
@@ -109,15 +123,8 @@ def test_tables_hold_the_pooled_numbers(lab):
 def test_each_figure_carries_its_table_and_footer(lab):
     links = re.findall(r'download="([\w.-]+)\.csv" href="data:text/csv;base64,([A-Za-z0-9+/=]+)"', lab[2])
     names = [re.sub(r"^s\d+-", "", name) for name, _ in links]
-    for name in (
-        "gains-1",
-        "gains-2",
-        "transfer-1",
-        "cost_accuracy-2",
-        "phases-1",
-        "rounds-seed2-2",
-        "reference",
-    ):
+    shown = "gains-1 gains-2 transfer-1 cost_accuracy-2 phases-1 rounds-seed2-2 reference"
+    for name in shown.split():
         assert name in names
     table = pd.read_csv(io.BytesIO(base64.b64decode(dict(zip(names, (c for _, c in links)))["gains-1"])))
     assert len(table) == 20 and table["n_seeds"].eq(3).all() and table["simulated"].all()

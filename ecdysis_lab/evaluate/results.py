@@ -28,14 +28,15 @@ class Results:
     Parameters
     ----------
     runs, summaries : folders and contents of ``summary.json``, by seed. scores : their long tables as one.
-    cells : :func:`ecdysis_lab.evaluate.summaries.summarise` of it.
-    training : arm -> block of the summary; numbers are means over the runs that trained the arm.
+    by_arm : :func:`ecdysis_lab.evaluate.summaries.summarise` of it.
+    training : arm -> block of the summary, with n_rounds, n_accepted and editor_calls; numbers are means over the runs
+        that trained the arm.
     """
 
     runs: tuple[Run, ...]
     summaries: tuple[Summary, ...]
     scores: pd.DataFrame
-    cells: pd.DataFrame
+    by_arm: pd.DataFrame
     training: dict[str, dict[str, Any]]
 
     @property
@@ -91,8 +92,8 @@ def _pool(parts: Sequence[tuple[Run, Summary]], n_boot: int) -> Results:
         for arm, block in summary["training"].items():
             blocks.setdefault(arm, []).append(block)
     training = {arm: _mean_training(own) for arm, own in blocks.items()}
-    cells = summarise(table, int(summaries[0]["seed"]), n_boot)
-    return Results(runs, summaries, table, cells, training)
+    by_arm = summarise(table, int(summaries[0]["seed"]), n_boot)
+    return Results(runs, summaries, table, by_arm, training)
 
 
 def _refuse_repeats(summaries: Sequence[Summary]) -> None:
@@ -113,17 +114,16 @@ def _mean_training(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     names = ("wall_seconds", "cost_usd", "billed_usd", "prompt_tokens", "completion_tokens")
     rows = [{name: block.get(name) for name in names} | _counts(block["rounds"]) for block in blocks]
     means = pd.DataFrame(rows, dtype="float64").mean(skipna=False)
-    phases = pd.DataFrame([block.get("phase_seconds", {}) for block in blocks]).fillna(0.0).mean()
+    phases = pd.DataFrame([block["phase_seconds"] for block in blocks]).fillna(0.0).mean()
     known = {name: None if mean != mean else mean for name, mean in means.items()}
     return {**blocks[0], **known, "phase_seconds": phases.to_dict()}
 
 
 def _counts(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    calls = [r.get("editor_calls") for r in rounds]
     return {
         "n_rounds": len(rounds),
         "n_accepted": sum(r["decision"] == "accepted" for r in rounds),
-        "editor_calls": None if None in calls else sum(calls),
+        "editor_calls": sum(r["editor_calls"] for r in rounds),
     }
 
 

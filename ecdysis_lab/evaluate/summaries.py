@@ -72,7 +72,7 @@ def _mean(estimator: Callable[[int, int, int], float], each: pd.DataFrame) -> fl
     return sum(estimator(n, c, K) for n, c in each.itertuples(index=False)) / len(each)
 
 
-def _cells(table: pd.DataFrame, seed: int, n_boot: int) -> Iterator[tuple[pd.DataFrame, dict[str, Any]]]:
+def _by_arm(table: pd.DataFrame, seed: int, n_boot: int) -> Iterator[tuple[pd.DataFrame, dict[str, Any]]]:
     """Rows and metrics of each arm on each model, with the paired difference from ``direct`` where there is one."""
     for (*which, arm), own in table.groupby([*SET, "model", "arm"], sort=False):
         found = metrics(own, seed, n_boot)
@@ -94,7 +94,7 @@ def arms_block(
     pairs.
     """
     block: dict[str, dict[str, dict[str, Any]]] = {}
-    for own, found in _cells(table, seed, n_boot):
+    for own, found in _by_arm(table, seed, n_boot):
         block.setdefault(own["arm"].iloc[0], {})[own["model"].iloc[0]] = found
     return block
 
@@ -112,7 +112,7 @@ def summarise(table: pd.DataFrame, seed: int = 0, n_boot: int = 2000) -> pd.Data
     import pandas as pd
 
     rows = []
-    for own, found in _cells(table, seed, n_boot):
+    for own, found in _by_arm(table, seed, n_boot):
         by_run = own[own["status"] == "scored"].groupby("run")["success"].mean().astype(float)
         ends = {}
         for name, low, high in (("accuracy", "ci_low", "ci_high"), ("difference", "gain_low", "gain_high")):

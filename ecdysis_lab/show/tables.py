@@ -33,7 +33,7 @@ def readable(frame: pd.DataFrame, caption: str = "", **formats: str) -> Styler:
 
 def _numeric(value: Any) -> bool:
     text = str(value).replace(",", "").replace("–", "").replace("+", "").strip("-")
-    return not text or text.replace(".", "", 1).isdigit()
+    return text in ("", "nan") or text.replace(".", "", 1).isdigit()
 
 
 def number(value: Any, form: str, scale: float = 1.0) -> str:
@@ -68,17 +68,17 @@ def runs_table(summaries: Sequence[Summary]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def arms_table(cells: pd.DataFrame) -> pd.DataFrame:
+def arms_table(by_arm: pd.DataFrame) -> pd.DataFrame:
     """Accuracy, interval, Pass@3 and Pass^3 by arm and model, with the range over seeds where there are several.
 
     Parameters
     ----------
-    cells : as :func:`ecdysis_lab.evaluate.summaries.summarise` makes it.
+    by_arm : as :func:`ecdysis_lab.evaluate.summaries.summarise` makes it.
     """
     import pandas as pd
 
     rows = []
-    for m in cells.to_dict("records"):
+    for m in by_arm.to_dict("records"):
         row = {
             "arm": m["arm"],
             "model": m["model"],
@@ -91,7 +91,7 @@ def arms_table(cells: pd.DataFrame) -> pd.DataFrame:
             "infra errors": m["infra_errors"],
             "user faults": m["user_faults"],
         }
-        if cells["n_seeds"].max() > 1:
+        if by_arm["n_seeds"].max() > 1:
             row |= {"seeds": m["n_seeds"], "range over seeds (%)": _span(m["seed_low"], m["seed_high"])}
         rows.append(row)
     return pd.DataFrame(rows)
@@ -158,12 +158,12 @@ def differences_table(differences: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def inference_table(cells: pd.DataFrame) -> pd.DataFrame:
+def inference_table(by_arm: pd.DataFrame) -> pd.DataFrame:
     """Tokens, cost and latency of a trial by arm and model."""
     import pandas as pd
 
     rows = []
-    for m in cells.to_dict("records"):
+    for m in by_arm.to_dict("records"):
         n = m["n_trials"] or 1
         rows.append(
             {
@@ -243,13 +243,13 @@ def reference_tables() -> list[tuple[str, pd.DataFrame]]:
     return found
 
 
-def what_it_can_show(cells: pd.DataFrame) -> str:
+def what_it_can_show(by_arm: pd.DataFrame) -> str:
     """A sentence on the width of the intervals."""
-    half = (cells["ci_high"] - cells["ci_low"]).max() / 2
+    half = (by_arm["ci_high"] - by_arm["ci_low"]).max() / 2
     if half != half:
         return "No trial was scored."
-    text = f"With {cells['n_tasks'].max()} tasks an accuracy is known to ±{100 * half:.0f} points at worst"
-    gain = (cells["gain_high"] - cells["gain_low"]).max() / 2
+    text = f"With {by_arm['n_tasks'].max()} tasks an accuracy is known to ±{100 * half:.0f} points at worst"
+    gain = (by_arm["gain_high"] - by_arm["gain_low"]).max() / 2
     if gain == gain:
         text += f", a paired difference to ±{100 * gain:.0f}"
     return text + "; smaller differences are noise to this experiment."

@@ -16,28 +16,15 @@ if TYPE_CHECKING:
 
 PUBLISHED = Path(__file__).resolve().parents[3] / "data" / "reference"
 METRICS = ("accuracy", "pass@3", "pass^3")
-COVERAGE = (
-    "pick",
-    "key",
-    "gain",
-    "reason",
-    "coverage",
-    "random_low",
-    "random_median",
-    "random_high",
-    "budget",
-    "n_failures",
-    "origin",
-    "simulated",
-)
+RANDOM = ("random_low", "random_median", "random_high")
 
 
-def transfer_frame(cells: pd.DataFrame) -> pd.DataFrame:
+def transfer_frame(by_arm: pd.DataFrame) -> pd.DataFrame:
     """Gain of each arm over ``direct`` on each model.
 
     Parameters
     ----------
-    cells : as :func:`ecdysis_lab.evaluate.summaries.summarise` makes it.
+    by_arm : as :func:`ecdysis_lab.evaluate.summaries.summarise` makes it.
 
     Returns
     -------
@@ -49,22 +36,22 @@ def transfer_frame(cells: pd.DataFrame) -> pd.DataFrame:
     LabError: the table holds no arm ``direct`` to compare with.
     """
     on = [*SET, "model"]
-    base = cells.loc[cells["arm"] == BASELINE, [*on, "accuracy"]].rename(columns={"accuracy": "baseline"})
+    base = by_arm.loc[by_arm["arm"] == BASELINE, [*on, "accuracy"]].rename(columns={"accuracy": "baseline"})
     if base.empty:
-        arms = ", ".join(cells["arm"].unique())
+        arms = ", ".join(by_arm["arm"].unique())
         raise LabError(f"transfer compares with arm {BASELINE!r}; the table has {arms}")
-    frame = cells[cells["arm"] != BASELINE].merge(base, on=on)
+    frame = by_arm[by_arm["arm"] != BASELINE].merge(base, on=on)
     return frame.assign(
         gain=frame["accuracy"] - frame["baseline"], trained_on=frame["model"] == frame["train_model"]
     )
 
 
-def cost_frame(cells: pd.DataFrame, training: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+def cost_frame(by_arm: pd.DataFrame, training: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     """Accuracy beside what training the arm's harness took.
 
     Parameters
     ----------
-    cells : as :func:`ecdysis_lab.evaluate.summaries.summarise` makes it. training : arm -> block of the summary.
+    by_arm : as :func:`ecdysis_lab.evaluate.summaries.summarise` makes it. training : arm -> block of the summary.
 
     Returns
     -------
@@ -72,13 +59,13 @@ def cost_frame(cells: pd.DataFrame, training: Mapping[str, Mapping[str, Any]]) -
     costs 0; an unknown price stays missing, and so does the cost of an arm without a block.
     """
     untrained = {arm.name for arm in ARMS.values() if not arm.trains}
-    frame = cells.copy()
+    frame = by_arm.copy()
     for column, read in (
         ("training_cost_usd", lambda t: t.get("cost_usd")),
         ("training_tokens", training_tokens),
         ("training_wall_seconds", lambda t: t.get("wall_seconds")),
     ):
-        value = {arm: 0.0 if arm in untrained else read(training.get(arm) or {}) for arm in cells["arm"]}
+        value = {arm: 0.0 if arm in untrained else read(training.get(arm) or {}) for arm in by_arm["arm"]}
         frame[column] = frame["arm"].map(value).astype("float64")
     return frame
 
@@ -135,13 +122,13 @@ def published_frame(folder: Path = PUBLISHED) -> pd.DataFrame:
     return frame[["arm", "metric", "value", "source"]]
 
 
-def measured_frame(cells: pd.DataFrame, source: str) -> pd.DataFrame:
+def measured_frame(by_arm: pd.DataFrame, source: str) -> pd.DataFrame:
     """Measured means over models, in the shape of ``published_frame``.
 
     Parameters
     ----------
-    cells : as :func:`ecdysis_lab.evaluate.summaries.summarise` makes it. Where it holds several sets (a benchmark and a
-        training model), the means over models are averaged over them.
+    by_arm : as :func:`ecdysis_lab.evaluate.summaries.summarise` makes it. The means over models are averaged over its
+        sets (a benchmark and a training model), where there are several.
     source : of a single set, e.g. ``"run r1"``.
 
     Returns
@@ -152,12 +139,12 @@ def measured_frame(cells: pd.DataFrame, source: str) -> pd.DataFrame:
     sizes = {name: (name, "max") for name in ("n_tasks", "n_trials", "n_seeds")} | {
         "simulated": ("simulated", "any")
     }
-    long = cells.melt([*SET, "arm", "model", *sizes], METRICS, "metric")
+    long = by_arm.melt([*SET, "arm", "model", *sizes], METRICS, "metric")
     each = long.groupby([*SET, "arm", "metric"], sort=False)
     each = each.agg(value=("value", _mean_of_all), n_models=("model", "size"), **sizes).dropna()
     means = each.groupby(["arm", "metric"], sort=False)
     found = means.agg(value=("value", "mean"), sets=("value", "size"), n_models=("n_models", "max"), **sizes)
-    sets = cells[SET].drop_duplicates()
+    sets = by_arm[SET].drop_duplicates()
     if len(sets) > 1:
         names = ", ".join(dict.fromkeys(sets["benchmark"].str.rpartition("/")[2]))
         source = f"{len(sets)} sets ({names})"
@@ -219,10 +206,18 @@ def coverage_frame(subset: Subset, simulated: bool = False) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = []
-    for i, pick in enumerate(subset.picks):
-        low, median, high = subset.random_band[i] if i < len(subset.random_band) else (None, None, None)
-        covered = subset.coverage[i] if i < len(subset.coverage) else None
-        head = [i + 1, pick.key, pick.gain, pick.reason, covered, low, median, high]
-        rows.append([*head, subset.budget, subset.n_failures, subset.origin, simulated])
-    return pd.DataFrame(rows, columns=list(COVERAGE))
+    nothing = (None, None, None)
+    rows = [
+        {
+            "pick": i + 1,
+            "key": pick.key,
+            "gain": pick.gain,
+            "reason": pick.reason,
+            "coverage": subset.coverage[i] if i < len(subset.coverage) else None,
+            **dict(zip(RANDOM, subset.random_band[i] if i < len(subset.random_band) else nothing)),
+        }
+        for i, pick in enumerate(subset.picks)
+    ]
+    frame = pd.DataFrame(rows, columns=["pick", "key", "gain", "reason", "coverage", *RANDOM])
+    about = {"budget": subset.budget, "n_failures": subset.n_failures, "origin": subset.origin}
+    return frame.assign(**about, simulated=simulated)

@@ -89,14 +89,15 @@ def _group(group: Results, mark: str, n_boot: int) -> list[Section]:
     about = f"{len(group.runs)} run{s}, seed{s} {', '.join(map(str, group.seeds))}. "
     made = [
         Section(
-            f"{group.benchmark}, trained on {group.train_model}", about + tables.what_it_can_show(group.cells)
+            f"{group.benchmark}, trained on {group.train_model}",
+            about + tables.what_it_can_show(group.by_arm),
         ),
         _accuracy(group),
         *_transfer(group),
         _differences(group, n_boot),
         *_training(group),
         *_evidence(group),
-        Section("Inference on the test split", tables=[("", tables.inference_table(group.cells))], level=3),
+        Section("Inference on the test split", tables=[("", tables.inference_table(group.by_arm))], level=3),
     ]
     for section in made:
         section.plots = {
@@ -116,14 +117,14 @@ def _accuracy(group: Results) -> Section:
         "Dots are means over task and trial; intervals come from a bootstrap over tasks, with a correction for few "
         "of them. Infrastructure errors are never scored."
     )
-    plots = {"gains": (draw.gains(group.cells), group.cells)}
-    return Section("Accuracy by arm", words, plots, [("", tables.arms_table(group.cells))], level=3)
+    plots = {"gains": (draw.gains(group.by_arm), group.by_arm)}
+    return Section("Accuracy by arm", words, plots, [("", tables.arms_table(group.by_arm))], level=3)
 
 
 def _transfer(group: Results) -> list[Section]:
-    if not {BASELINE} < set(group.cells["arm"]):
+    if not {BASELINE} < set(group.by_arm["arm"]):
         return []
-    frame = draw.transfer_frame(group.cells)
+    frame = draw.transfer_frame(group.by_arm)
     return [Section("Gain by model", "", {"transfer": (draw.transfer(frame), frame)}, level=3)]
 
 
@@ -159,8 +160,8 @@ def _training(group: Results) -> list[Section]:
 
 
 def _costs(group: Results) -> Section:
-    cost = draw.cost_frame(group.cells, group.training)
-    phases = draw.phases_frame(group.training, bool(group.cells["simulated"].any()))
+    cost = draw.cost_frame(group.by_arm, group.training)
+    phases = draw.phases_frame(group.training, bool(group.by_arm["simulated"].any()))
     plots = {}
     if cost["training_tokens"].notna().any():
         plots["cost_accuracy"] = (draw.cost_accuracy(cost), cost)
@@ -210,8 +211,8 @@ def _published(groups: Sequence[Results], footer: draw.Footer) -> list[Section]:
     """Measured beside published, and the published numbers that no measurement here stands beside."""
     import pandas as pd
 
-    cells = pd.concat([group.cells for group in groups], ignore_index=True)
-    measured = draw.measured_frame(cells, groups[0].name)
+    by_arm = pd.concat([group.by_arm for group in groups], ignore_index=True)
+    measured = draw.measured_frame(by_arm, groups[0].name)
     figure = draw.stamp(draw.reference(measured, draw.published_frame()), footer)
     words = (
         "Left, on grey, what the paper reports; right what was measured here, with other models and tasks."
