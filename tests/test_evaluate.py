@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -29,19 +30,19 @@ AIRLINE = "tau2/airline"
 
 
 def trajectory(
-    task: str, seed: int, score: float | None, status: str = "scored", benchmark: str = AIRLINE, **fields: Any
+    task: str, seed: int, score: float | None, status: str = "scored", **fields: Any
 ) -> Trajectory:
-    """A minimal trajectory; keyword arguments go to it."""
-    trial = Trial(benchmark, "1", task, "test", "m", "sim/user", "h0", seed)
-    return Trajectory(trial, status, score, "user_stop", {}, (Message("user", "hi"),), **fields)  # type: ignore[arg-type]
+    """A minimal trajectory; keyword arguments go to its trial or to the trajectory."""
+    own = {k: v for k, v in fields.items() if k in Trajectory.__dataclass_fields__}
+    trial = Trial(AIRLINE, "1", task, "test", "m", "sim/user", "h0", seed)
+    trial = replace(trial, **{k: v for k, v in fields.items() if k not in own})
+    return Trajectory(trial, status, score, "user_stop", {}, (Message("user", "hi"),), **own)  # type: ignore[arg-type]
 
 
-def grid(outcomes: dict[str, list[int]], seed: int = 0, benchmark: str = AIRLINE) -> list[Trajectory]:
-    """Trials of each task with these scores; ``seed`` is that of the first."""
+def grid(outcomes: dict[str, list[int]], start: int = 0, **fields: Any) -> list[Trajectory]:
+    """Trials of each task with these scores; ``start`` is the seed of the first."""
     return [
-        trajectory(t, seed + s, float(o), benchmark=benchmark)
-        for t, row in outcomes.items()
-        for s, o in enumerate(row)
+        trajectory(t, start + s, float(o), **fields) for t, row in outcomes.items() for s, o in enumerate(row)
     ]
 
 
