@@ -36,7 +36,8 @@ def trained(tmp_path):
     for n, decision, candidate in ((1, "accepted", kept), (2, "rejected", lost)):
         entry = {"arm": "ecdysis", "round": n, "decision": decision, "harness": kept, "candidate": candidate}
         run.append_ledger(entry)
-        run.write_json(f"rounds/ecdysis-{n}/record.json", {**entry, "seconds": {"review": 2.0 * n}})
+        record = {**entry, "seconds": {"review": 2.0 * n}, "editor_calls": 1}
+        run.write_json(f"rounds/ecdysis-{n}/record.json", record)
     run.write_json("frozen-ecdysis.json", {"harness": kept})
     return run, start, kept, lost
 
