@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
 
-from ecdysis_lab.evaluate.metrics import cluster_interval
+from ecdysis_lab.evaluate.scores import TYPES
+from ecdysis_lab.evaluate.summaries import arms_block, summarise
 from ecdysis_lab.records import Failure, Pattern, Patterns, Pick, Subset, Trajectory, Trial
+from ecdysis_lab.show import figures as f
 
 ARMS5 = ("direct", "human", "self-evolution", "ecdysis-no-fdcr", "ecdysis")
 ARMS3 = ("direct", "human", "ecdysis")
@@ -22,97 +26,99 @@ REAL4 = (
 )
 
 
-def summary(
-    arms=ARMS3, models=MODELS4[:3], simulated=True, seed=0, benchmark="tau2/airline"
-) -> dict[str, Any]:
-    """Content of a summary.json."""
-    rng = np.random.default_rng(seed)
-    block: dict[str, Any] = {}
+class Made(NamedTuple):
+    """A run: content of its summary.json, its long table of scores, and metrics by arm and model."""
+
+    summary: dict[str, Any]
+    scores: pd.DataFrame
+    by_arm: pd.DataFrame
+
+
+def made(
+    arms=ARMS3,
+    models=MODELS4[:3],
+    simulated=True,
+    seed=0,
+    benchmark="tau2/airline",
+    run="2026-11-29-airline-s0",
+) -> Made:
+    """A run of 20 tasks with three trials each."""
+    rng, rows = np.random.default_rng(seed), []
+    about = {"run": run, "benchmark": benchmark, "train_model": models[0], "simulated": simulated}
     for arm in arms:
         for i, model in enumerate(models):
             difficulty = rng.beta(1.2, 1.2, 20)
             rate = np.clip(difficulty * 0.5 + 0.12 * i + LIFT[arm], 0, 1)
             won = rng.binomial(3, rate)
-            block.setdefault(arm, {})[model] = {
-                "accuracy": float(won.mean() / 3),
-                "pass@3": float((won > 0).mean()),
-                "pass^3": float((won == 3).mean()),
-                "accuracy_ci95": cluster_interval(won, np.full(20, 3)),
-                "n_tasks": 20,
-                "n_trials": 60,
-                "infra_errors": int(arm == "human" and i == 1),
-                "user_faults": 0,
-                "outcomes": {
-                    str(t): {str(1000 * seed + k): int(k < c) for k in range(3)} for t, c in enumerate(won)
-                },
-                "prompt_tokens": 60 * (5200 + 300 * i),
-                "completion_tokens": 60 * 410,
-                "cost_usd": 0.06 * (i + 1),
-                "trial_seconds": 1.5 + i,
-                "agent_seconds": 1.1 + i,
-            }
-    trained = [a for a in arms if a not in ("direct", "human")]
-    return {
-        "run_id": "2026-11-29-airline-s0",
+            row = about | {"arm": arm, "model": model, "status": "scored", "completion_tokens": 410}
+            row |= {"prompt_tokens": 5200 + 300 * i, "cost_usd": 0.001 * (i + 1)}
+            row |= {"seconds": 1.5 + i, "agent_seconds": 1.1 + i}
+            for task, c in enumerate(won):
+                trials = [{"task": str(task), "seed": 1000 * seed + k, "success": k < c} for k in range(3)]
+                rows += [row | t | {"score": float(t["success"])} for t in trials]
+            if arm == "human" and i == 1:
+                rows.append(
+                    {
+                        **rows[-1],
+                        "seed": 1000 * seed + 3,
+                        "status": "infra_error",
+                        "score": None,
+                        "success": None,
+                    }
+                )
+    table = pd.DataFrame(rows, columns=list(TYPES)).astype(TYPES)
+    summary = {
+        "run_id": run,
         "commit": "c27b1459d0e4a1f5",
         "seed": seed,
         "simulated": simulated,
         "benchmark": benchmark,
         "train_model": models[0],
-        "arms": block,
-        "training": {arm: training(arm, rng) for arm in trained},
+        "arms": arms_block(table, seed, 200),
+        "training": {a: training(a, rng) for a in arms if a not in ("direct", "human")},
     }
+    return Made(summary, table, summarise(table, seed, 200))
+
+
+WAYS = [
+    ("accepted", "improvement"),
+    ("rejected", "legal"),
+    ("rejected", "improvement"),
+    ("accepted", "improvement"),
+]
+SECONDS = {
+    "rollout": 31.0,
+    "patterns": 6.2,
+    "subset": 0.4,
+    "review": 18.0,
+    "edit": 9.1,
+    "gates": 14.0,
+    "rerun": 22.0,
+}
 
 
 def training(arm: str, rng: np.random.Generator) -> dict[str, Any]:
+    """Training block of an arm in a summary."""
     held, rounds = 7.0, []
-    ways = [
-        ("accepted", "improvement"),
-        ("rejected", "legal"),
-        ("rejected", "improvement"),
-        ("accepted", "improvement"),
-    ]
-    for number, (decision, gate) in enumerate(ways[: 4 if arm == "self-evolution" else 3], 1):
+    for number, (decision, gate) in enumerate(WAYS[: 4 if arm == "self-evolution" else 3], 1):
         gained, lost = int(rng.integers(2, 6)), int(rng.integers(0, 2))
-        if gate == "legal":
-            after, gained, lost = None, 0, 0
-        elif decision == "rejected":
-            gained, lost = 1, 3
-            after = held - 2
-        else:
-            after = held + gained - lost
-        flips = {"gained": [str(i) for i in range(gained)], "lost": [str(i) for i in range(lost)]}
-        numbers = {"failures": 13, "patterns": 4, "recurring": 3, "subset": 4, "editor_calls": 1}
+        if decision == "rejected":
+            gained, lost = (0, 0) if gate == "legal" else (1, 3)
+        after = None if gate == "legal" else held + gained - lost
         rounds.append(
-            {
-                "round": number,
-                **numbers,
-                "decision": decision,
-                "gate": gate,
-                "score_before": held,
-                "score_after": after,
-            }
-            | flips
-        )
+            {"round": number, "failures": 13, "patterns": 4, "recurring": 3, "subset": 4, "editor_calls": 1,
+             "decision": decision, "gate": gate, "score_before": held, "score_after": after,
+             "gained": [str(i) for i in range(gained)], "lost": [str(i) for i in range(lost)]}
+        )  # fmt: skip
         held = after if decision == "accepted" and after is not None else held
     factor = {"self-evolution": 1.84, "ecdysis-no-fdcr": 0.6}.get(arm, 1.0)
-    seconds = {
-        "rollout": 31.0,
-        "patterns": 6.2,
-        "subset": 0.4,
-        "review": 18.0,
-        "edit": 9.1,
-        "gates": 14.0,
-        "rerun": 22.0,
-    }
-    if arm == "ecdysis-no-fdcr":
-        seconds.pop("review")
+    phases = {k: factor * v for k, v in SECONDS.items() if k != "review" or arm != "ecdysis-no-fdcr"}
     return {
         "rounds": rounds,
         "n_tasks": 20,
         "n_trials": 20,
         "wall_seconds": factor * 105,
-        "phase_seconds": {k: factor * v for k, v in seconds.items()},
+        "phase_seconds": phases,
         "cost_usd": factor * 0.42,
         "billed_usd": factor * 0.31,
         "prompt_tokens": int(factor * 410_000),
@@ -182,24 +188,32 @@ def subset(n: int = 12, of: int = 48) -> Subset:
     return Subset(picks, n, of, tuple(cover), tuple(band))
 
 
-def draw(folder: Path, arms=ARMS5, models=MODELS4, simulated: bool = True) -> dict[str, Any]:
-    """Every figure on made-up data, written to a folder; for looking at them."""
-    from ecdysis_lab.show import figures as f
-
-    run = summary(arms, models, simulated)
+def frames(run: Made) -> dict[str, pd.DataFrame]:
+    """The table behind every figure but the published one, by its name."""
+    simulated, trained = run.summary["simulated"], run.summary["training"]
     found, failures = patterns()
     spots = f.patterns_frame(found, failures, simulated)
-    spots["picked"] = spots.index % 4 == 0
-    frames = {
-        "gains": (f.gains, f.gains_frame(run)),
-        "transfer": (f.transfer, f.transfer_frame(run)),
-        "rounds": (f.rounds, f.rounds_frame(run)),
-        "cost_accuracy": (f.cost_accuracy, f.cost_frame(run)),
-        "phases": (f.phases, f.phases_frame(run)),
-        "pattern_map": (f.pattern_map, spots),
-        "coverage": (f.coverage, f.coverage_frame(subset(), simulated)),
+    return {
+        "gains": run.by_arm,
+        "transfer": f.transfer_frame(run.by_arm),
+        "rounds": f.rounds_frame(trained, simulated),
+        "cost_accuracy": f.cost_frame(run.by_arm, trained),
+        "phases": f.phases_frame(trained, simulated),
+        "pattern_map": spots.assign(picked=spots.index % 4 == 0),
+        "coverage": f.coverage_frame(subset(), simulated),
+        "reference": f.measured_frame(run.by_arm, f"run {run.summary['run_id']}"),
     }
-    made = {name: (make(frame), frame) for name, (make, frame) in frames.items()}
-    measured = f.measured_frame(run)
-    made["reference"] = (f.reference(measured, f.published_frame()), measured)
-    return f.save_all(made, folder, f.Footer.of(run, "all-MiniLM-L6-v2", 0.97))
+
+
+def figures(run: Made) -> dict[str, tuple[go.Figure, pd.DataFrame]]:
+    """Every figure of a run, with the table behind it."""
+    found = frames(run)
+    drawn = {name: getattr(f, name)(frame) for name, frame in found.items() if name != "reference"}
+    drawn["reference"] = f.reference(found["reference"], f.published_frame())
+    return {name: (figure, found[name]) for name, figure in drawn.items()}
+
+
+def draw(folder: Path, arms=ARMS5, models=MODELS4, simulated: bool = True) -> dict[str, Any]:
+    """Every figure on made-up data, written to a folder; for looking at them."""
+    run = made(arms, models, simulated)
+    return f.save_all(figures(run), folder, f.Footer.of(run.summary, "all-MiniLM-L6-v2", 0.97))

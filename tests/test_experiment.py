@@ -16,10 +16,13 @@ from ecdysis_lab.cli import parser
 from ecdysis_lab.evaluate import experiment as module
 from ecdysis_lab.evaluate import results
 from ecdysis_lab.evaluate.experiment import Experiment
+from ecdysis_lab.evaluate.scores import read_scores
+from ecdysis_lab.evaluate.summaries import arms_block
 from ecdysis_lab.harness import load_harness
 from ecdysis_lab.models import answers
 from ecdysis_lab.models.calls import BudgetExceeded
 from ecdysis_lab.records import LabError, Usage
+from ecdysis_lab.show import tables
 from ecdysis_lab.store import Run, Store
 from ecdysis_lab.train.settings import Settings, check_parts, configure, smoke
 
@@ -90,8 +93,11 @@ def test_the_summary_has_every_field_under_its_name(done: Experiment) -> None:
         assert set(ROUND) <= set(record)
 
 
-def test_the_numbers_are_those_of_the_store(done: Experiment) -> None:
+def test_the_numbers_are_those_of_the_store_and_of_the_table_of_scores(done: Experiment) -> None:
     summary, store = read(done.run), Store(done.store.root)
+    table = read_scores(done.run)
+    assert len(table) == 3 * 2 * 6 and set(table["run"]) == {done.run.run_id} and table["simulated"].all()
+    assert json.loads(json.dumps(arms_block(table, 2))) == summary["arms"]
     for arm, models in summary["arms"].items():
         for model, numbers in models.items():
             trials = store.trajectories(split="test", model=model, harness=summary["harness"][arm])
@@ -124,16 +130,17 @@ def test_the_run_is_told_as_done(done: Experiment) -> None:
 
 def test_tables_for_people(done: Experiment) -> None:
     summary = read(done.run)
-    table = results.arms_table(summary)
+    (found,) = results.pooled([done.run])
+    table = tables.arms_table(found.by_arm)
     assert len(table) == 6
     row = table[(table["arm"] == "direct") & (table["model"] == "sim/small")].iloc[0]
-    assert row["accuracy %"] == f"{100 * summary['arms']['direct']['sim/small']['accuracy']:.1f}"
-    assert (row["Pass@3 %"], row["tasks"], row["trials"]) == ("–", 3, 6)
-    rounds = results.rounds_table(summary)
+    assert row["accuracy (%)"] == f"{100 * summary['arms']['direct']['sim/small']['accuracy']:.1f}"
+    assert (row["Pass@3 (%)"], row["tasks"], row["trials"]) == ("–", 3, 6)
+    rounds = tables.rounds_table(results.rounds_frame(found.training))
     record = summary["training"]["ecdysis"]["rounds"][0]
     assert rounds.iloc[0]["failures"] == record["failures"]
     assert rounds.iloc[0]["gained"] == len(record["gained"])
-    assert results.title(summary) == "SIMULATED · tau2/airline · trained on sim/small · seed 2"
+    assert tables.title(summary) == "SIMULATED · tau2/airline · trained on sim/small · seed 2"
     failures, patterns, subset = results.round_evidence(done.run, "ecdysis")
     assert (len(failures), len(patterns.patterns)) == (record["failures"], record["patterns"])
     assert len(subset.picks) == record["subset"]
@@ -164,7 +171,7 @@ def test_a_stop_and_a_second_start_give_the_same_summary(
     config = small() if where == "testing" else small(arms="ecdysis", test_models="sim/small")
     first = Experiment(config, tmp_path, progress=stop)
     if where == "summary":
-        monkeypatch.setattr("ecdysis_lab.evaluate.scores.summarise", interrupt)
+        monkeypatch.setattr("ecdysis_lab.evaluate.experiment.arms_block", interrupt)
     with pytest.raises(KeyboardInterrupt):
         first.go()
     monkeypatch.undo()

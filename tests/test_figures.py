@@ -17,9 +17,10 @@ import pandas as pd
 import plotly
 import pytest
 
-from ecdysis_lab.evaluate import comparisons, results
+from ecdysis_lab.evaluate.summaries import summarise
 from ecdysis_lab.records import LabError
 from ecdysis_lab.show import figures as f
+from ecdysis_lab.show import tables
 from ecdysis_lab.show.figures.labels import (
     fitting_names,
     model_names,
@@ -37,7 +38,7 @@ COLOURS = {arm.name: arm.colour for arm in ARMS.values()}
 
 @pytest.fixture(scope="module")
 def run():
-    return data.summary(data.ARMS5, data.MODELS4)
+    return data.made(data.ARMS5, data.MODELS4)
 
 
 @pytest.fixture(scope="module")
@@ -45,30 +46,21 @@ def chrome(needs):
     return needs("chromium")
 
 
-def every_figure(run, simulated=True):
-    found, failures = data.patterns()
-    spots = f.patterns_frame(found, failures, simulated)
-    return {
-        "gains": f.gains(f.gains_frame(run)),
-        "transfer": f.transfer(f.transfer_frame(run)),
-        "rounds": f.rounds(f.rounds_frame(run)),
-        "cost_accuracy": f.cost_accuracy(f.cost_frame(run)),
-        "phases": f.phases(f.phases_frame(run)),
-        "pattern_map": f.pattern_map(spots),
-        "coverage": f.coverage(f.coverage_frame(data.subset(), simulated)),
-        "reference": f.reference(f.measured_frame(run), f.published_frame()),
-    }
-
-
 @pytest.fixture(scope="module")
 def drawn():
-    """Every figure for a small run, a wide one with long model names, and three pooled: size -> (summary, figures)."""
-    small = data.summary(data.ARMS3, data.MODELS4[:3])
-    wide = data.summary(data.ARMS5, data.REAL4)
-    many = [data.summary(data.ARMS5, data.MODELS4, seed=s) | {"run_id": f"airline-s{s}"} for s in range(3)]
-    pooled = comparisons.pooled(many, n_boot=200)[0]
-    made = {"3x3": small, "5x4": wide, "5x4x3": pooled}
-    return {size: (run, every_figure(run)) for size, run in made.items()}
+    """Every figure for a small run, a wide one with long model names, and three pooled: size -> (summaries, figures)."""
+    many = [data.made(data.ARMS5, data.MODELS4, seed=s, run=f"airline-s{s}") for s in range(3)]
+    by_arm = summarise(pd.concat([m.scores for m in many]), n_boot=200)
+    runs = {
+        "3x3": data.made(data.ARMS3, data.MODELS4[:3]),
+        "5x4": data.made(data.ARMS5, data.REAL4),
+        "5x4x3": many[0]._replace(by_arm=by_arm),
+    }
+    summaries = {size: [run.summary] for size, run in runs.items()} | {"5x4x3": [m.summary for m in many]}
+    return {
+        size: (summaries[size], {name: fig for name, (fig, _) in data.figures(run).items()})
+        for size, run in runs.items()
+    }
 
 
 def texts(fig) -> str:
@@ -81,12 +73,6 @@ def texts(fig) -> str:
 # ---- the look
 
 
-def lab(colour: str) -> np.ndarray:
-    """CIE L*a*b* of a linear-light RGB triple or a hex colour."""
-    rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-    return lab_of(np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4))
-
-
 def lab_of(linear: np.ndarray) -> np.ndarray:
     to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
     t = to_xyz @ linear / [0.9505, 1.0, 1.089]
@@ -96,22 +82,10 @@ def lab_of(linear: np.ndarray) -> np.ndarray:
 
 # Full-strength deficiencies on linear RGB, after Machado, Oliveira and Fernandes (2009).
 SIGHT = {
-    "normal": np.eye(3),
-    "protan": [
-        [0.152286, 1.052583, -0.204868],
-        [0.114503, 0.786281, 0.099216],
-        [-0.003882, -0.048116, 1.051998],
-    ],
-    "deutan": [
-        [0.367322, 0.860646, -0.227968],
-        [0.280085, 0.672501, 0.047413],
-        [-0.011820, 0.042940, 0.968881],
-    ],
-    "tritan": [
-        [1.255528, -0.076749, -0.178779],
-        [-0.078411, 0.930809, 0.147602],
-        [0.004733, 0.691367, 0.303900],
-    ],
+    "normal": (1, 0, 0, 0, 1, 0, 0, 0, 1),
+    "protan": (0.152286, 1.052583, -0.204868, 0.114503, 0.786281, 0.099216, -0.003882, -0.048116, 1.051998),
+    "deutan": (0.367322, 0.860646, -0.227968, 0.280085, 0.672501, 0.047413, -0.011820, 0.042940, 0.968881),
+    "tritan": (1.255528, -0.076749, -0.178779, -0.078411, 0.930809, 0.147602, 0.004733, 0.691367, 0.303900),
 }
 
 
@@ -121,7 +95,7 @@ def test_arm_colours_stay_apart_for_every_kind_of_sight(sight):
     for arm, colour in COLOURS.items():
         rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
         linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-        seen[arm] = lab_of(np.clip(np.array(SIGHT[sight]) @ linear, 0, 1))
+        seen[arm] = lab_of(np.clip(np.reshape(SIGHT[sight], (3, 3)) @ linear, 0, 1))
     assert list(seen) == list(data.ARMS5)
     for a, b in combinations(seen, 2):
         assert np.linalg.norm(seen[a] - seen[b]) > 20, (a, b)
@@ -155,7 +129,7 @@ def test_every_figure_is_readable_as_data(drawn, size):
 
 
 def test_real_models_are_not_called_simulated():
-    for name, fig in every_figure(data.summary(data.ARMS3, data.REAL4, simulated=False), False).items():
+    for name, (fig, _) in data.figures(data.made(data.ARMS3, data.REAL4, simulated=False)).items():
         assert "SIMULATED" not in texts(fig) and not fig.layout.images, name
 
 
@@ -200,8 +174,8 @@ def test_names_are_cut_only_as_far_as_they_must():
 
 
 def test_a_long_title_or_subtitle_makes_the_canvas_grow_and_leaves_the_plot_its_size(run):
-    plain = f.gains(f.gains_frame(run)).layout
-    long = f.gains(f.gains_frame(data.summary(data.ARMS5, data.MODELS4, benchmark="mine/" + 90 * "x"))).layout
+    plain = f.gains(run.by_arm).layout
+    long = f.gains(run.by_arm.assign(benchmark="mine/" + 90 * "x")).layout
     assert long.height - plain.height == long.margin.t - plain.margin.t > 0
 
 
@@ -220,7 +194,8 @@ def test_trials_text_says_what_was_run():
 
 
 def test_gains_draws_accuracy_interval_and_pass_hat_3(run):
-    fig, cell = f.gains(f.gains_frame(run)), run["arms"]["ecdysis"]["sim/large"]
+    arms = run.summary["arms"]
+    fig, cell = f.gains(run.by_arm), arms["ecdysis"]["sim/large"]
     point = next(
         t for t in fig.data if t.customdata is not None and list(t.customdata[0]) == ["ecdysis", "sim/large"]
     )
@@ -232,18 +207,18 @@ def test_gains_draws_accuracy_interval_and_pass_hat_3(run):
         t for t in fig.data if t.marker.symbol == "diamond" and t.xaxis == point.xaxis and t.y == point.y
     ]
     assert [d.x[0] for d in diamonds] == pytest.approx([100 * cell["pass^3"]])
-    gain = 100 * (cell["accuracy"] - run["arms"]["direct"]["sim/large"]["accuracy"])
+    gain = 100 * (cell["accuracy"] - arms["direct"]["sim/large"]["accuracy"])
     assert f"(+{gain:.0f})" in texts(fig)
     assert "Not scored: 1 infrastructure error" in texts(fig)
 
 
 def test_gains_takes_missing_metrics_and_several_benchmarks(run):
-    frame = f.gains_frame(run)
-    frame.loc[0, ["accuracy", "ci_low", "ci_high", "pass_hat_3"]] = None
-    frame.loc[1, "pass_hat_3"] = None
+    frame = run.by_arm.copy()
+    frame.loc[0, ["accuracy", "ci_low", "ci_high", "pass^3"]] = None
+    frame.loc[1, "pass^3"] = None
     points = [t for t in f.gains(frame).data if t.customdata is not None]
     assert len(points) == 19
-    both = pd.concat([f.gains_frame(run), f.gains_frame(data.summary(benchmark="tau2/retail"))])
+    both = pd.concat([run.by_arm, run.by_arm.assign(benchmark="tau2/retail")])
     fig = f.gains(both)
     assert "sim/small · airline" in texts(fig) and "sim/small · retail" in texts(fig)
     assert fig.layout.height > 600
@@ -252,37 +227,40 @@ def test_gains_takes_missing_metrics_and_several_benchmarks(run):
 
 
 def test_transfer_marks_the_training_model_and_draws_paired_intervals(run):
-    frame = f.transfer_frame(run)
+    frame = f.transfer_frame(run.by_arm)
     assert set(frame["arm"]) == set(data.ARMS5[1:])
     row = frame[(frame["arm"] == "ecdysis") & (frame["model"] == "sim/quirky")].iloc[0]
-    arms = run["arms"]
+    arms = run.summary["arms"]
     want = arms["ecdysis"]["sim/quirky"]["accuracy"] - arms["direct"]["sim/quirky"]["accuracy"]
     assert row["gain"] == pytest.approx(want) and not row["trained_on"]
-    fig = f.transfer(f.transfer_frame(run, "sim/quirky"))
+    fig = f.transfer(f.transfer_frame(run.by_arm.assign(train_model="sim/quirky")))
     assert fig.layout.yaxis.ticktext[0] == "sim/quirky<br><i>trained on</i>"
     bars = fig.data[-1]
-    assert dict(zip(bars.customdata, bars.x))["sim/quirky"] == pytest.approx(100 * want)
-    run = json.loads(json.dumps(run))
-    run["arms"]["ecdysis"]["sim/quirky"]["difference_ci95"] = [0.1, 0.5]
-    fig = f.transfer(f.transfer_frame(run))
-    bars = fig.data[-1]
     at = list(bars.customdata).index("sim/quirky")
-    assert bars.x[at] + bars.error_x.array[at] == pytest.approx(50)
-    assert bars.x[at] - bars.error_x.arrayminus[at] == pytest.approx(10)
+    assert bars.x[at] == pytest.approx(100 * want)
+    low, high = arms["ecdysis"]["sim/quirky"]["difference_ci95"]
+    assert bars.x[at] + bars.error_x.array[at] == pytest.approx(100 * high)
+    assert bars.x[at] - bars.error_x.arrayminus[at] == pytest.approx(100 * low)
     assert "paired difference" in texts(fig)
-    with pytest.raises(LabError, match="compares with arm 'direct'"):
-        f.transfer_frame({"arms": {"human": run["arms"]["human"]}})
+    with pytest.raises(LabError, match="compares with arm 'direct'; the table has human"):
+        f.transfer_frame(run.by_arm[run.by_arm["arm"] == "human"])
+
+
+def entry(n, decision, gate, before, after, gained=0, lost=0):
+    """A round's record."""
+    counts = {"failures": 6, "patterns": 3, "recurring": 2, "subset": 5, "editor_calls": 1}
+    flips = {"gained": ["t#0"] * gained, "lost": ["t#0"] * lost}
+    scores = {"score_before": before, "score_after": after}
+    return {"round": n, "decision": decision, "gate": gate, **scores, **counts, **flips}
 
 
 def test_rounds_draws_kept_score_rejections_and_flips():
     rows = [
-        {"round": 1, "decision": "accepted", "gate": "improvement", "score_before": 7, "score_after": 11},
-        {"round": 2, "decision": "rejected", "gate": "leak", "score_before": 11, "score_after": None},
-        {"round": 3, "decision": "rejected", "gate": "improvement", "score_before": 11, "score_after": 9},
+        entry(1, "accepted", "improvement", 7, 11, 5, 1),
+        entry(2, "rejected", "leak", 11, None),
+        entry(3, "rejected", "improvement", 11, 9, 1, 3),
     ]
-    flips = [(["a"] * 5, ["b"]), ([], []), (1, 3)]
-    rows = [{**r, "gained": g, "lost": x} for r, (g, x) in zip(rows, flips)]
-    frame = f.rounds_frame({"training": {"ecdysis": {"rounds": rows}}})
+    frame = f.rounds_frame({"ecdysis": {"rounds": rows}})
     assert frame[["gained", "lost"]].to_numpy().tolist() == [[5, 1], [0, 0], [1, 3]]
     kept, marks, gained, lost = f.rounds(frame).data
     assert list(kept.y) == [7, 11, 11, 11, 11]
@@ -290,24 +268,39 @@ def test_rounds_draws_kept_score_rejections_and_flips():
     assert list(gained.y) == [5, 0, 1] and list(lost.y) == [-1, 0, -3]
     shown = texts(f.rounds(frame))
     assert "leak" in shown and "1 of 3 accepted" in shown
+    assert tables.rounds_table(frame)["score"].tolist() == ["7 → 11", "11", "11 → 9"]
+    assert tables.rounds_table(frame)["patterns"].tolist() == ["3 (2 recurring)"] * 3
+
+
+def test_edits_kept_one_by_one_have_the_score_that_the_next_round_starts_from():
+    """``self-evolution`` verifies each edit on its own task, so its rounds take no sum."""
+    rows = [
+        entry(1, "accepted", "own task", 14, None, 2),
+        entry(2, "rejected", "own task", 17, None),
+        entry(3, "accepted", "own task", 17, None, 1, 2),
+    ]
+    frame = f.rounds_frame({"self-evolution": {"rounds": rows}})
+    assert frame["score_after"].tolist()[::2] == [17, 16] and np.isnan(frame["score_after"][1])
+    assert list(f.rounds(frame).data[0].y) == [14, 17, 17, 16, 16]
+    assert tables.rounds_table(frame)["score"].tolist() == ["14 → 17", "17", "17 → 16"]
 
 
 def test_cost_is_usd_and_falls_back_to_tokens(run):
-    fig = f.cost_accuracy(f.cost_frame(run))
+    trained = run.summary["training"]
+    fig = f.cost_accuracy(f.cost_frame(run.by_arm, trained))
     assert fig.layout.xaxis.title.text == "cost of training (USD)"
     means = {t.hovertemplate.split(":")[0]: (t.x[0], t.y[0]) for t in fig.data if "mean" in t.hovertemplate}
-    accuracies = [100 * m["accuracy"] for m in run["arms"]["ecdysis"].values()]
+    accuracies = [100 * m["accuracy"] for m in run.summary["arms"]["ecdysis"].values()]
     assert means["ecdysis"] == pytest.approx((0.42, np.mean(accuracies)))
     assert means["self-evolution"][0] == pytest.approx(1.84 * 0.42)
-    unpriced = json.loads(json.dumps(run))
-    unpriced["training"]["ecdysis"]["cost_usd"] = None
-    fig = f.cost_accuracy(f.cost_frame(unpriced))
+    unpriced = trained | {"ecdysis": trained["ecdysis"] | {"cost_usd": None}}
+    fig = f.cost_accuracy(f.cost_frame(run.by_arm, unpriced))
     assert fig.layout.xaxis.title.text == "tokens used in training (thousands)"
     assert "448 k tokens" in texts(fig)
 
 
 def test_phases_stack_in_order_with_totals(run):
-    fig = f.phases(f.phases_frame(run))
+    fig = f.phases(f.phases_frame(run.summary["training"]))
     assert [t.name for t in fig.data] == ["rollout", "patterns", "subset", "review", "edit", "gates", "rerun"]
     review = next(t for t in fig.data if t.name == "review")
     assert list(review.x) == pytest.approx([1.84 * 18, 0, 18])
@@ -317,8 +310,8 @@ def test_phases_stack_in_order_with_totals(run):
     assert fig.layout.xaxis.title.text == "wall clock of training (min)" and fig.data[0].x[0] == 120
     with pytest.raises(LabError, match="negative"):
         f.phases(frame.assign(seconds=-1))
-    bare = f.phases_frame({"training": {"ecdysis": {"rounds": [], "wall_seconds": 5.0}}})
-    assert bare[["arm", "phase", "seconds"]].to_numpy().tolist() == [["ecdysis", "training", 5.0]]
+    bare = f.phases_frame({"ecdysis": {"phase_seconds": {"review": 5.0}}})
+    assert list(bare.columns) == ["arm", "phase", "seconds", "simulated"]
 
 
 def test_pattern_map_is_one_trace_with_ids_and_labels_apart():
@@ -375,18 +368,13 @@ def test_coverage_draws_the_band_and_the_last_values():
 
 
 def test_reference_never_mixes_published_with_measured(run):
-    fig = f.reference(f.measured_frame(run), f.published_frame())
+    fig = f.reference(f.measured_frame(run.by_arm, "run r"), f.published_frame())
     left = [t for t in fig.data if t.xaxis == "x" and t.mode == "markers"]
     right = [t for t in fig.data if t.xaxis == "x2" and t.mode == "markers"]
     assert {t.marker.color for t in left} == {"white"} and "white" not in {t.marker.color for t in right}
-    assert sorted(round(t.x[0], 2) for t in left if t.marker.symbol == "circle") == [
-        38.17,
-        46.67,
-        51.67,
-        54.67,
-        59.33,
-    ]
-    mean = np.mean([100 * m["accuracy"] for m in run["arms"]["ecdysis"].values()])
+    accuracies = sorted(round(t.x[0], 2) for t in left if t.marker.symbol == "circle")
+    assert accuracies == [38.17, 46.67, 51.67, 54.67, 59.33]
+    mean = np.mean([100 * m["accuracy"] for m in run.summary["arms"]["ecdysis"].values()])
     assert any(t.x[0] == pytest.approx(mean) for t in right if t.marker.symbol == "circle")
     assert "Published</b>" in texts(fig) and "Measured here</b>" in texts(fig)
     # Only the measured half of the ground is marked: the published numbers are not simulated.
@@ -394,58 +382,22 @@ def test_reference_never_mixes_published_with_measured(run):
 
 
 def test_several_sets_are_averaged_before_they_stand_beside_the_published_ones():
-    two = [data.summary(benchmark=b, seed=s) for s, b in enumerate(("tau2/airline", "tau2/retail"))]
-    for metrics in two[1]["arms"]["human"].values():
-        metrics["pass@3"] = None
-    found = f.measured_frames(two).set_index(["arm", "metric"])
-    each = [f.measured_frame(s).set_index(["arm", "metric"])["value"] for s in two]
+    two = [data.made(benchmark=b, seed=s).by_arm for s, b in enumerate(("tau2/airline", "tau2/retail"))]
+    two[1].loc[two[1]["arm"] == "human", "pass@3"] = None
+    found = f.measured_frame(pd.concat(two), "").set_index(["arm", "metric"])
+    each = [f.measured_frame(s, "run r").set_index(["arm", "metric"])["value"] for s in two]
     assert found.loc[("ecdysis", "accuracy"), "value"] == pytest.approx(
         sum(e["ecdysis", "accuracy"] for e in each) / 2
     )
+    assert found.loc[("ecdysis", "accuracy"), ["n_models", "n_tasks", "n_trials"]].tolist() == [3, 20, 60]
     assert ("human", "pass@3") not in found.index and ("human", "pass^3") in found.index
     assert set(found["source"]) == {"2 sets (airline, retail)"}
 
 
 def test_an_arm_whose_training_is_unknown_has_no_cost_and_an_untrained_one_costs_nothing():
-    frame = f.cost_frame({**data.summary(), "training": {}}).drop_duplicates("arm").set_index("arm")
+    frame = f.cost_frame(data.made().by_arm, {}).drop_duplicates("arm").set_index("arm")
     assert frame["training_tokens"].isna().to_dict() == {"direct": False, "human": False, "ecdysis": True}
     assert frame.loc["human", "training_cost_usd"] == 0
-
-
-def test_edits_kept_one_by_one_have_the_score_that_the_next_round_starts_from():
-    """``self-evolution`` verifies each edit on its own task, so its rounds take no sum."""
-    common = {
-        "gate": "own task",
-        "score_after": None,
-        "failures": 6,
-        "patterns": 0,
-        "recurring": 0,
-        "subset": 5,
-    }
-    rows = [
-        {
-            **common,
-            "round": 1,
-            "decision": "accepted",
-            "score_before": 14,
-            "gained": ["a#0", "b#0"],
-            "lost": [],
-        },
-        {**common, "round": 2, "decision": "rejected", "score_before": 17, "gained": [], "lost": []},
-        {
-            **common,
-            "round": 3,
-            "decision": "accepted",
-            "score_before": 17,
-            "gained": ["a#1"],
-            "lost": ["c#1", "d#0"],
-        },
-    ]
-    run = {"training": {"self-evolution": {"rounds": rows}}}
-    frame = f.rounds_frame(run)
-    assert frame["score_after"].tolist()[::2] == [17, 16] and np.isnan(frame["score_after"][1])
-    assert list(f.rounds(frame).data[0].y) == [14, 17, 17, 16, 16]
-    assert results.rounds_table(run)["score"].tolist() == ["14 → 17", "17", "17 → 16"]
 
 
 def test_labels_of_arms_that_cost_alike_cover_no_point():
@@ -501,8 +453,6 @@ def test_bad_tables_are_refused_by_name(name):
     draw = getattr(f, name)
     with pytest.raises(LabError, match=rf"figure {name} needs column '\w+'"):
         draw(pd.DataFrame({"colour": [1]}))
-    with pytest.raises(LabError, match="has no arms block"):
-        f.gains_frame({"arms": {}})
 
 
 # ---- files
@@ -522,9 +472,11 @@ def test_footer_names_run_commit_seed_models_embedder_and_simulated():
 
 
 def test_footer_of_a_summary(run):
-    footer = f.Footer.of(run)
+    footer = f.Footer.of(run.summary)
     assert (footer.run_id, footer.seed, footer.simulated) == ("2026-11-29-airline-s0", 0, True)
     assert footer.models == sorted(data.MODELS4)
+    several = f.Footer.of([run.summary | {"run_id": f"r{s}", "seed": s} for s in (2, 0, 1, 3)])
+    assert (several.run_id, several.seed) == ("r2 and 3 more", "0, 1, 2, 3")
 
 
 def test_stamp_marks_a_copy_once():
@@ -696,11 +648,11 @@ def test_no_text_overlaps_another_or_leaves_the_canvas(
     if FONTS[fonts]:
         monkeypatch.setenv("FONTCONFIG_FILE", str(fonts_config(FONTS[fonts])))
     specs = {}
-    for size, (run, figures) in drawn.items():
+    for size, (summaries, figures) in drawn.items():
         for name, fig in figures.items():
-            specs[f"{name} {size}"] = json.loads(f.stamp(fig, f.Footer.of(run)).to_json())
-    sets = [data.summary(benchmark=b, seed=s) for s, b in enumerate(("tau2/airline", "tau2/retail"))]
-    several = f.reference(f.measured_frames(sets), f.published_frame())
+            specs[f"{name} {size}"] = json.loads(f.stamp(fig, f.Footer.of(summaries)).to_json())
+    sets = [data.made(benchmark=b, seed=s).by_arm for s, b in enumerate(("tau2/airline", "tau2/retail"))]
+    several = f.reference(f.measured_frame(pd.concat(sets), ""), f.published_frame())
     long = f.Footer("r", "c", 0, [f"provider/model-number-{i}" for i in range(40)], simulated=True)
     specs["several sets, many models"] = json.loads(f.stamp(several, long).to_json())
     twin = {"text": "twin", "showarrow": False, "x": 3, "xref": "x", "y": 10, "yref": "y"}

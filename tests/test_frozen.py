@@ -11,6 +11,7 @@ import pytest
 from ecdysis_lab.cli import notebooks
 from ecdysis_lab.evaluate.evaluation import Evaluation, prepare
 from ecdysis_lab.evaluate.frozen import check_frozen, find_frozen, training_block
+from ecdysis_lab.evaluate.scores import read_scores
 from ecdysis_lab.harness import SHIPPED, copy_harness, load_harness
 from ecdysis_lab.records import LabError
 from ecdysis_lab.store import Run
@@ -35,7 +36,8 @@ def trained(tmp_path):
     for n, decision, candidate in ((1, "accepted", kept), (2, "rejected", lost)):
         entry = {"arm": "ecdysis", "round": n, "decision": decision, "harness": kept, "candidate": candidate}
         run.append_ledger(entry)
-        run.write_json(f"rounds/ecdysis-{n}/record.json", {**entry, "seconds": {"review": 2.0 * n}})
+        record = {**entry, "seconds": {"review": 2.0 * n}, "editor_calls": 1}
+        run.write_json(f"rounds/ecdysis-{n}/record.json", record)
     run.write_json("frozen-ecdysis.json", {"harness": kept})
     return run, start, kept, lost
 
@@ -111,8 +113,8 @@ def test_evaluation_leaves_a_summary_like_an_experiment_s(trained, tmp_path):
     assert list(summary["arms"]["ecdysis"]) == ["sim/large", "sim/small"]
     cell = summary["arms"]["ecdysis"]["sim/large"]
     assert (cell["n_tasks"], cell["n_trials"], cell["paired_trials"]) == (2, 6, 6)
-    assert sum(map(len, cell["outcomes"].values())) == 6 and cell["prompt_tokens"] > 0
-    assert cell["trial_seconds"] > 0
+    assert cell["prompt_tokens"] > 0 and cell["trial_seconds"] > 0
+    assert len(read_scores(Run(tmp_path / "runs" / summary["run_id"]))) == 2 * 2 * 6
     assert summary["harness"]["ecdysis"] == trained[2] and summary["trained_by"] == {"ecdysis": "r1"}
     assert summary["training"]["ecdysis"]["wall_seconds"] == 6.0 and summary["train_model"] == "sim/medium"
     again = Evaluation(config, found, tmp_path)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from test_evaluate import grid, trajectory
 
-from ecdysis_lab.evaluate.noise import from_counts, gain_distribution
-from ecdysis_lab.evaluate.scores import noise_floor
+from ecdysis_lab.evaluate.noise import from_counts, gain_distribution, noise_floor
 from ecdysis_lab.records import LabError
 from ecdysis_lab.train.gates import improvement_gate
 

@@ -417,7 +417,7 @@ def test_a_run_is_read_as_it_is(real: Any) -> None:
     arm = evolution.prepare({}, "ecdysis", "", show=str(real[0].folder))
     arm.train()
     assert (arm.simulated, arm.choose(), arm.has_patterns(1), arm.has_review(1)) == (True, 1, True, True)
-    assert arm.rounds_table()["score"].tolist() == ["3 → 5"]
+    assert arm.rounds()["score_after"].tolist() == [5]
     with pytest.raises(LabError, match="round: there is no round 4; choose from 1"):
         arm.choose(4)
     none = replace(arm, arm="ecdysis-no-fdcr")

@@ -15,18 +15,21 @@ import pandas as pd
 import pytest
 
 from ecdysis_lab.cli import notebooks, parser
+from ecdysis_lab.evaluate.scores import write_scores
 from ecdysis_lab.records import LabError
 from ecdysis_lab.show import report
+from ecdysis_lab.show.tables import noise_table, readable
 from ecdysis_lab.store import Run
 
 
 def leave(root: Path, **other) -> Run:
     """A run as an experiment leaves it, with made-up numbers."""
-    made = data.summary(data.ARMS5, data.MODELS4, **other)
-    made["run_id"] = f"{made['benchmark'].rpartition('/')[2]}-s{made['seed']}"
-    made |= {"wall_seconds": 800.0, "cost_usd": 1.25, "billed_usd": 1.0}
-    run = Run.open(root, made["run_id"], {"seed": made["seed"]})
-    run.write_json("summary.json", made)
+    name = f"{other.get('benchmark', 'airline').rpartition('/')[2]}-s{other.get('seed', 0)}"
+    made = data.made(data.ARMS5, data.MODELS4, run=name, **other)
+    run = Run.open(root, name, {"seed": made.summary["seed"]})
+    costs = {"wall_seconds": 800.0, "cost_usd": 1.25, "billed_usd": 1.0}
+    run.write_json("summary.json", made.summary | costs)
+    write_scores(run, made.scores)
     return run
 
 
@@ -53,9 +56,9 @@ def lab(tmp_path_factory):
 
 
 def tables(page: str) -> list[pd.DataFrame]:
-    """The HTML tables of a page; cells become numbers where they are."""
+    """The HTML tables of a page; by_arm become numbers where they are."""
     found = []
-    for text in re.findall(r"<table>.*?</table>", page, re.DOTALL):
+    for text in re.findall(r"<table.*?</table>", page, re.DOTALL):
         head, *rows = [[c.text or "" for c in row] for row in ElementTree.fromstring(text).iter("tr")]
         found.append(pd.read_csv(io.StringIO(pd.DataFrame(rows, columns=head).to_csv(index=False))))
     return found
@@ -63,6 +66,19 @@ def tables(page: str) -> list[pd.DataFrame]:
 
 def headings(page: str) -> list[str]:
     return re.findall(r'<h[23] id="s\d+">(.*?)</h', page)
+
+
+def test_a_table_is_escaped_and_its_numbers_stand_flush_right():
+    frame = pd.DataFrame({"a<b": ["<script>", "x"], "n (%)": ["1,000.5", "–"], "share": [0.5, None]})
+    page = readable(frame, "<i>", share="{:.0%}").set_uuid("t").to_html()
+    assert "<script>" not in page and "&lt;script&gt;" in page
+    assert ">a&lt;b</th>" in page and "<caption>&lt;i&gt;</caption>" in page
+    assert ">50%</td>" in page and page.count(">–</td>") == 2
+    assert re.findall(r"td\.col(\d) \{\s+text-align: right", page) == ["1", "2"]
+
+
+def test_a_noise_floor_that_could_not_be_measured_has_no_row():
+    assert noise_table([{"seed": 0, "noise_floor": {"left_out": ["1"], "reason": "the user failed"}}]).empty
 
 
 def test_the_report_has_every_section_once_per_domain(lab):
@@ -89,7 +105,8 @@ def test_tables_hold_the_pooled_numbers(lab):
     runs = frames[0]
     assert runs["run"].tolist() == [f"{d}-s{s}" for d in ("airline", "retail") for s in (0, 1, 2)]
     arms = frames[1].set_index(["arm", "model"])
-    each = [data.summary(data.ARMS5, data.MODELS4, seed=s)["arms"]["ecdysis"]["sim/large"] for s in range(3)]
+    runs_of = [data.made(data.ARMS5, data.MODELS4, seed=s).summary for s in range(3)]
+    each = [s["arms"]["ecdysis"]["sim/large"] for s in runs_of]
     row = arms.loc[("ecdysis", "sim/large")]
     assert row["accuracy (%)"] == pytest.approx(100 * sum(m["accuracy"] for m in each) / 3, abs=0.05)
     assert row["Pass^3 (%)"] == pytest.approx(100 * sum(m["pass^3"] for m in each) / 3, abs=0.05)
@@ -106,15 +123,8 @@ def test_tables_hold_the_pooled_numbers(lab):
 def test_each_figure_carries_its_table_and_footer(lab):
     links = re.findall(r'download="([\w.-]+)\.csv" href="data:text/csv;base64,([A-Za-z0-9+/=]+)"', lab[2])
     names = [re.sub(r"^s\d+-", "", name) for name, _ in links]
-    for name in (
-        "gains-1",
-        "gains-2",
-        "transfer-1",
-        "cost_accuracy-2",
-        "phases-1",
-        "rounds-seed2-2",
-        "reference",
-    ):
+    shown = "gains-1 gains-2 transfer-1 cost_accuracy-2 phases-1 rounds-seed2-2 reference"
+    for name in shown.split():
         assert name in names
     table = pd.read_csv(io.BytesIO(base64.b64decode(dict(zip(names, (c for _, c in links)))["gains-1"])))
     assert len(table) == 20 and table["n_seeds"].eq(3).all() and table["simulated"].all()

@@ -63,7 +63,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from ecdysis_lab.benchmarks import load_benchmark
     from ecdysis_lab.cli import notebooks
     from ecdysis_lab.evaluate.experiment import printing_progress
-    from ecdysis_lab.evaluate.scores import summarise
+    from ecdysis_lab.evaluate.scores import scores
+    from ecdysis_lab.evaluate.summaries import metrics
     from ecdysis_lab.harness.rollout import rollout
     from ecdysis_lab.models import check_model
     from ecdysis_lab.store import Store
@@ -83,11 +84,11 @@ def _run(arguments: argparse.Namespace) -> int:
         progress=None if arguments.json else printing_progress(),
     )
     summary = {"benchmark": c.benchmark, "model": c.model, "harness": arguments.harness,
-               "simulated": setup.simulated, **summarise(trajectories)}  # fmt: skip
+               "simulated": setup.simulated, **metrics(scores(trajectories))}  # fmt: skip
     if arguments.json:
         print(json.dumps(summary))
     else:
-        lines = [f"{k}: {v}" for k, v in summary.items() if k != "outcomes"]
+        lines = [f"{k}: {v}" for k, v in summary.items()]
         print("SIMULATED" if setup.simulated else "", *lines, sep="\n")
         print(*(f"{t.trial.task_id} seed {t.trial.seed}: {t.score if t.score is not None else t.status}"
                 for t in trajectories if not t.success), sep="\n")  # fmt: skip

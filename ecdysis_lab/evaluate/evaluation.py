@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ecdysis_lab.evaluate.frozen import Frozen, find_frozen, training_block
-from ecdysis_lab.evaluate.testing import Tested, arms_block, trials_by_model
+from ecdysis_lab.evaluate.summaries import arms_block
+from ecdysis_lab.evaluate.testing import Tested, keep_scores, trials_by_model
 from ecdysis_lab.models import open_budget
 from ecdysis_lab.records import LabError, Progress, Trajectory
 from ecdysis_lab.store import Run, Store
@@ -97,7 +98,7 @@ class Evaluation:
         self.budget = open_budget(self.run, config.limits)
 
     def go(self) -> dict[str, Any]:
-        """Run what is missing and write the summary; ``status.json`` tells how it ended."""
+        """Run what is missing and write scores and summary; ``status.json`` tells how it ended."""
         began = time.perf_counter()
         with at_work(self.run):
             tested = {f.arm: self._test(f) for f in self.frozen}
@@ -113,6 +114,8 @@ class Evaluation:
         from ecdysis_lab.store import commit_hash
 
         c = self.config
+        trained_on = next((f.config["model"] for f in self.frozen if f.config.get("model")), c.model)
+        scores = keep_scores(self.run, tested, trained_on, c.simulated)
         used = {t.key: t for models in tested.values() for ts in models.values() for t in ts}
         total = consumption(used.values())
         paid = consumption(t for t in used.values() if t.key in self.billing.keys)
@@ -122,8 +125,8 @@ class Evaluation:
             "seed": c.seed,
             "simulated": c.simulated,
             "benchmark": c.benchmark,
-            "train_model": next((f.config["model"] for f in self.frozen if f.config.get("model")), c.model),
-            "arms": arms_block(tested, c.seed),
+            "train_model": trained_on,
+            "arms": arms_block(scores, c.seed),
             "harness": {f.arm: f.harness.hash for f in self.frozen},
             "trained_by": {f.arm: f.run.run_id for f in self.frozen if f.run},
             "training": {f.arm: block for f in self.frozen if (block := training_block(f))},

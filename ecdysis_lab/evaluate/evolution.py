@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.evaluate.accommodation_facts import rounds_of
 from ecdysis_lab.evaluate.experiment import Experiment
+from ecdysis_lab.evaluate.results import rounds_frame
 from ecdysis_lab.records import LabError, Progress
 from ecdysis_lab.store import Run, Store
 from ecdysis_lab.store.billing import at_work
@@ -49,18 +50,9 @@ class Evolution:
         numbers = [n for _, n in rounds_of(self.run, self.arm)]
         return [self.run.read_json(f"rounds/{self.arm}-{n}/record.json") for n in numbers]
 
-    def rounds_table(self) -> pd.DataFrame:
-        """One row per round: columns round, failures, patterns, read, decision, gate, score, editor calls."""
-        import pandas as pd
-
-        names = ["round", "failures", "patterns", "read", "decision", "gate", "score", "editor calls"]
-        rows = []
-        for r in self.records():
-            after = "" if r["score_after"] is None else f" → {r['score_after']:g}"
-            patterns = f"{r['patterns']} ({r['recurring']} recurring)"
-            rows.append((r["round"], r["failures"], patterns, r["subset"], r["decision"], r["gate"],
-                         f"{r['score_before']:g}{after}", r["editor_calls"]))  # fmt: skip
-        return pd.DataFrame(rows, columns=names)
+    def rounds(self) -> pd.DataFrame:
+        """The arm's rounds as :func:`ecdysis_lab.evaluate.results.rounds_frame` makes them."""
+        return rounds_frame({self.arm: {"rounds": self.records()}}, self.simulated)
 
     def has_patterns(self, n: int) -> bool:
         """Whether a round grouped its failures."""

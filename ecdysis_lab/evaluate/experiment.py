@@ -8,7 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ecdysis_lab.evaluate.testing import Tested, arms_block, trials_by_model
+from ecdysis_lab.evaluate.summaries import arms_block
+from ecdysis_lab.evaluate.testing import Tested, keep_scores, trials_by_model
 from ecdysis_lab.models import open_budget
 from ecdysis_lab.records import Progress, Trajectory
 from ecdysis_lab.store.billing import at_work, billed, consumption, rests_on, trials_of
@@ -49,7 +50,7 @@ class Experiment:
         self.budget = open_budget(self.run, config.limits)
 
     def go(self) -> dict[str, Any]:
-        """Train, test, and write the summary; ``status.json`` tells how it ended.
+        """Train, test, and write scores and summary; ``status.json`` tells how it ended.
 
         Raises
         ------
@@ -178,6 +179,7 @@ class Experiment:
         used |= {
             t.key: t for models in tested.values() for ts in models.values() for t in ts if not t.reused_from
         }
+        scores = keep_scores(self.run, tested, self.config.model, self.config.simulated)
         own = self.billing.keys
         reviews = of_rounds([r for _, rounds in trained.values() for r in rounds])
         total = consumption(used.values()) + reviews
@@ -189,7 +191,7 @@ class Experiment:
             "simulated": self.config.simulated,
             "benchmark": self.config.benchmark,
             "train_model": self.config.model,
-            "arms": arms_block(tested, self.config.seed),
+            "arms": arms_block(scores, self.config.seed),
             "harness": {arm: harness.hash for arm, (harness, _) in trained.items()},
             "training": {
                 arm: training_block(

@@ -1,4 +1,4 @@
-"""Frozen harnesses on the test split: the trials, and what a summary says of them.
+"""Frozen harnesses on the test split: the trials, and the table of their scores.
 
 Used by an experiment, which has just trained them, and by an evaluation of harnesses that other runs froze.
 """
@@ -6,12 +6,15 @@ Used by an experiment, which has just trained them, and by an evaluation of harn
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ecdysis_lab.records import LabError, Task, Trajectory
-from ecdysis_lab.store import Store
-from ecdysis_lab.train.arms import BASELINE
+from ecdysis_lab.evaluate.scores import scores, write_scores
+from ecdysis_lab.records import Task, Trajectory
+from ecdysis_lab.store import Run, Store
 from ecdysis_lab.train.settings import Settings
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Tested = Mapping[str, Mapping[str, list[Trajectory]]]
 """Arm -> model -> test trajectories."""
@@ -44,26 +47,18 @@ def trials_by_model(
     }
 
 
-def arms_block(tested: Tested, seed: int) -> dict[str, dict[str, dict[str, Any]]]:
-    """``arms`` of a summary: arm -> model -> metrics, with the paired difference from ``direct`` where there is one."""
-    from ecdysis_lab.evaluate.scores import summarise
+def keep_scores(run: Run, tested: Tested, train_model: str, simulated: bool) -> pd.DataFrame:
+    """The long table of all that a run tested, which is kept in its folder.
 
-    return {
-        arm: {
-            model: summarise(ts, seed=seed) | _gain(tested, arm, model, seed) for model, ts in models.items()
-        }
-        for arm, models in tested.items()
-    }
+    Parameters
+    ----------
+    run : whose scores. tested : its test trajectories. train_model : that the arms were trained on.
+    simulated : whether any model is.
+    """
+    import pandas as pd
 
-
-def _gain(tested: Tested, arm: str, model: str, seed: int) -> dict[str, Any]:
-    """Interval of the paired difference from ``direct``, where both arms have scored pairs."""
-    from ecdysis_lab.evaluate.scores import paired_difference
-
-    if arm == BASELINE or BASELINE not in tested:
-        return {}
-    try:
-        found = paired_difference(tested[BASELINE][model], tested[arm][model], seed=seed, missing="drop")
-    except LabError:  # not one pair was scored on both sides; the counts say so
-        return {}
-    return {"difference_ci95": list(found["ci95"]), "paired_trials": found["n_pairs"]}
+    about: dict[str, Any] = {"run": run.run_id, "train_model": train_model, "simulated": simulated}
+    parts = [scores(ts, arm=arm, **about) for arm, models in tested.items() for ts in models.values()]
+    table = pd.concat(parts, ignore_index=True)
+    write_scores(run, table)
+    return table

@@ -11,7 +11,8 @@ import tempfile
 from pathlib import Path
 
 from ecdysis_lab.benchmarks import load_benchmark
-from ecdysis_lab.evaluate.scores import summarise
+from ecdysis_lab.evaluate.scores import scores
+from ecdysis_lab.evaluate.summaries import metrics
 from ecdysis_lab.harness import load_harness, switch_harness
 from ecdysis_lab.harness.rollout import Setup, rollout
 from ecdysis_lab.records import LAYER_FILES
@@ -36,7 +37,7 @@ def measure(domain: str, model: str, trials: int, workers: int, folder: Path) ->
         setup = Setup(bench.name, model)
         left = rollout(setup, bench.tasks("all"), switched, range(trials), store, workers=workers)
         refusals = sum(i.action == "refuse" for t in left for i in t.interventions)
-        out[variant] = {**summarise(left), "refusals": refusals, "tokens": left[0].harness_tokens}
+        out[variant] = {**metrics(scores(left)), "refusals": refusals, "tokens": left[0].harness_tokens}
     return out
 
 

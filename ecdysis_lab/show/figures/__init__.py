@@ -1,10 +1,12 @@
 """Figures: table in, Plotly figure out.
 
 A drawing function takes one DataFrame (its docstring lists the columns) and returns a plain ``go.Figure``.
-The ``*_frame`` functions build them from ``summary.json`` and from records; ``stamp`` writes the footer;
-``save`` and ``save_all`` write HTML, PNG, SVG and CSV.
+``gains`` draws what :func:`ecdysis_lab.evaluate.summaries.summarise` makes of the long table of scores; the ``*_frame``
+functions build the other tables from that and from records; ``stamp`` writes the footer; ``save_all`` writes HTML, PNG,
+SVG and CSV.
 """
 
+from ecdysis_lab.evaluate.results import rounds_frame
 from ecdysis_lab.show.figures.arms import gains, transfer
 from ecdysis_lab.show.figures.chrome import find_chrome
 from ecdysis_lab.show.figures.costs import cost_accuracy, phases
@@ -12,14 +14,14 @@ from ecdysis_lab.show.figures.export import save_all
 from ecdysis_lab.show.figures.frames import (
     cost_frame,
     coverage_frame,
-    gains_frame,
+    measured_frame,
     patterns_frame,
     phases_frame,
-    rounds_frame,
+    published_frame,
     transfer_frame,
 )
 from ecdysis_lab.show.figures.maps import coverage, pattern_map
-from ecdysis_lab.show.figures.published import measured_frame, measured_frames, published_frame, reference
+from ecdysis_lab.show.figures.published import reference
 from ecdysis_lab.show.figures.style import Footer, arm_colour, stamp
 from ecdysis_lab.show.figures.training import rounds
 
@@ -32,9 +34,7 @@ __all__ = [
     "coverage_frame",
     "find_chrome",
     "gains",
-    "gains_frame",
     "measured_frame",
-    "measured_frames",
     "pattern_map",
     "patterns_frame",
     "phases",

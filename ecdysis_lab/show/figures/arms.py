@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 PER_ROW = 4
-GAINS = ("arm", "model", "accuracy", "ci_low", "ci_high", "pass_hat_3", "n_tasks", "n_trials")
+GAINS = ("arm", "model", "accuracy", "ci_low", "ci_high", "pass^3", "n_tasks", "n_trials")
 TRANSFER = ("arm", "model", "baseline", "accuracy", "gain", "n_tasks", "n_trials")
 
 
@@ -42,8 +42,9 @@ def gains(frame: pd.DataFrame) -> go.Figure:
 
     Parameters
     ----------
-    frame : one row per arm, model and benchmark, as ``gains_frame`` makes it; columns arm, model, accuracy,
-        ci_low, ci_high, pass_hat_3, n_tasks, n_trials (shares in [0, 1]); optional benchmark, infra_errors,
+    frame : one row per arm, model and benchmark, as
+        :func:`ecdysis_lab.evaluate.summaries.summarise` makes it; columns arm, model, accuracy,
+        ci_low, ci_high, pass^3, n_tasks, n_trials (shares in [0, 1]); optional benchmark, infra_errors,
         user_faults, simulated. Tables of several benchmarks may be concatenated.
 
     Returns
@@ -132,12 +133,10 @@ def _accuracy_marks(row: dict[Any, Any], y: int) -> list[dict[str, Any]]:
     value, low, high = (100 * float(row[c]) for c in ("accuracy", "ci_low", "ci_high"))
     point = {"type": "scatter", "mode": "markers", "y": [y], "cliponaxis": False}
     marks = []
-    if row["pass_hat_3"] is not None and row["pass_hat_3"] == row["pass_hat_3"]:
+    if row["pass^3"] is not None and row["pass^3"] == row["pass^3"]:
         hollow = {"symbol": "diamond", "size": 11, "color": "white", "line": {"color": colour, "width": 2}}
         told = f"{arm}: Pass^3 %{{x:.1f}}%<extra>{row['model']}</extra>"
-        marks.append(
-            {**point, "x": [100 * float(row["pass_hat_3"])], "marker": hollow, "hovertemplate": told}
-        )
+        marks.append({**point, "x": [100 * float(row["pass^3"])], "marker": hollow, "hovertemplate": told})
     ends = {"type": "data", "array": [high - value], "arrayminus": [value - low]}
     told = f"{arm}: %{{x:.1f}}%, 95% interval {low:.1f} to {high:.1f}<extra>{row['model']}</extra>"
     marks.append(

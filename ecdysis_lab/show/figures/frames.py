@@ -1,208 +1,158 @@
-"""The tables behind the figures, from ``summary.json`` and from records. Shares are in [0, 1]."""
+"""The tables behind the figures, from the long table of scores and from records. Shares are in [0, 1]."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ecdysis_lab.evaluate.results import scores_after
+from ecdysis_lab.evaluate.results import SIZE, drop_unsized
+from ecdysis_lab.evaluate.scores import SET
 from ecdysis_lab.records import Failure, LabError, Patterns, Subset
 from ecdysis_lab.train.arms import ARMS, BASELINE
 
 if TYPE_CHECKING:
     import pandas as pd
 
-COVERAGE = (
-    "pick",
-    "key",
-    "gain",
-    "reason",
-    "coverage",
-    "random_low",
-    "random_median",
-    "random_high",
-    "budget",
-    "n_failures",
-    "origin",
-    "simulated",
-)
-SIZE = ("n_tasks", "n_trials")
+PUBLISHED = Path(__file__).resolve().parents[3] / "data" / "reference"
+METRICS = ("accuracy", "pass@3", "pass^3")
+RANDOM = ("random_low", "random_median", "random_high")
 
 
-def gains_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
-    """One row per arm and model.
-
-    Returns
-    -------
-    DataFrame with columns arm, model, benchmark, accuracy, ci_low, ci_high, pass_at_3, pass_hat_3, n_tasks,
-    n_trials, n_seeds (of pooled runs), infra_errors, user_faults, simulated.
-    """
-    import pandas as pd
-
-    return pd.DataFrame([_arm_row(summary, *cell) for cell in _cells(summary)])
-
-
-def _cells(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """(arm, model, metrics) of a summary.
-
-    Raises
-    ------
-    LabError: a summary without an arms block.
-    """
-    if not summary.get("arms"):
-        raise LabError("summary.json has no arms block: the run has not been evaluated yet")
-    for arm, models in summary["arms"].items():
-        for model, metrics in models.items():
-            yield arm, model, metrics
-
-
-def _arm_row(summary: Mapping[str, Any], arm: str, model: str, metrics: Mapping[str, Any]) -> dict[str, Any]:
-    low, high = metrics.get("accuracy_ci95") or (None, None)
-    return {
-        "arm": arm,
-        "model": model,
-        "benchmark": summary.get("benchmark", ""),
-        "accuracy": metrics["accuracy"],
-        "ci_low": low,
-        "ci_high": high,
-        "pass_at_3": metrics.get("pass@3"),
-        "pass_hat_3": metrics.get("pass^3"),
-        "n_tasks": metrics["n_tasks"],
-        "n_trials": metrics["n_trials"],
-        "n_seeds": metrics.get("n_seeds", 1),
-        "infra_errors": metrics.get("infra_errors", 0),
-        "user_faults": metrics.get("user_faults", 0),
-        "simulated": bool(summary.get("simulated")),
-    }
-
-
-def transfer_frame(summary: Mapping[str, Any], train_model: str | None = None) -> pd.DataFrame:
+def transfer_frame(by_arm: pd.DataFrame) -> pd.DataFrame:
     """Gain of each arm over ``direct`` on each model.
 
     Parameters
     ----------
-    summary : content of ``summary.json``.
-    train_model : the model that the harness was trained on; default is ``summary["train_model"]``, if there.
+    by_arm : as :func:`ecdysis_lab.evaluate.summaries.summarise` makes it.
 
     Returns
     -------
-    DataFrame with columns arm, model, benchmark, baseline, accuracy, gain, gain_low, gain_high, trained_on,
-    n_tasks, n_trials, n_seeds, simulated. ``gain_low`` and ``gain_high`` come from ``difference_ci95`` of the arms
-    block (``ci95`` of ``paired_difference`` from ``direct``) and are missing without it.
+    DataFrame with its columns and baseline (accuracy of ``direct``), gain, trained_on (whether the harness was trained
+    on the model).
 
     Raises
     ------
-    LabError: the summary holds no arm ``direct`` to compare with.
+    LabError: the table holds no arm ``direct`` to compare with.
     """
-    import pandas as pd
-
-    base = {model: metrics for arm, model, metrics in _cells(summary) if arm == BASELINE}
-    if not base:
-        raise LabError(
-            f"transfer compares with arm {BASELINE!r}; the summary has {', '.join(summary['arms'])}"
-        )
-    train_model, rows = train_model or summary.get("train_model"), []
-    for arm, model, metrics in _cells(summary):
-        if arm == BASELINE or model not in base:
-            continue
-        row = _arm_row(summary, arm, model, metrics)
-        low, high = metrics.get("difference_ci95") or (None, None)
-        before = base[model]["accuracy"]
-        gain = None if None in (before, metrics["accuracy"]) else metrics["accuracy"] - before
-        row |= {"baseline": before, "gain": gain, "gain_low": low, "gain_high": high}
-        rows.append({**row, "trained_on": model == train_model})
-    keep = "arm model benchmark baseline accuracy gain gain_low gain_high trained_on n_tasks n_trials n_seeds"
-    return pd.DataFrame(rows, columns=[*keep.split(" "), "simulated"])
-
-
-def rounds_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
-    """One row per arm and round.
-
-    Returns
-    -------
-    DataFrame with columns arm, round, failures, patterns, recurring, subset, decision, gate, score_before,
-    score_after, gained, lost, editor_calls, simulated. ``gained`` and ``lost`` are counts of trials (task and seed);
-    ``score_after`` is missing where the rerun was not reached; where edits were accepted one by one it is the score
-    that the next round starts from, or else follows from the flips. ``n_tasks`` and ``n_trials`` of the training
-    rollout follow where every training block states them.
-    """
-    import pandas as pd
-
-    columns = (
-        "arm round failures patterns recurring subset decision gate score_before score_after gained lost"
+    on = [*SET, "model"]
+    base = by_arm.loc[by_arm["arm"] == BASELINE, [*on, "accuracy"]].rename(columns={"accuracy": "baseline"})
+    if base.empty:
+        arms = ", ".join(by_arm["arm"].unique())
+        raise LabError(f"transfer compares with arm {BASELINE!r}; the table has {arms}")
+    frame = by_arm[by_arm["arm"] != BASELINE].merge(base, on=on)
+    return frame.assign(
+        gain=frame["accuracy"] - frame["baseline"], trained_on=frame["model"] == frame["train_model"]
     )
-    rows = []
-    for arm, training in summary.get("training", {}).items():
-        entries = list(training["rounds"] if isinstance(training, Mapping) else training)
-        for entry, after in zip(entries, scores_after(entries)):
-            flips: dict[str, Any] = {side: _count(entry.get(side, 0)) for side in ("gained", "lost")}
-            flips["score_after"] = after
-            size = {c: _training(summary, arm)[c] for c in SIZE if _training(summary, arm).get(c)}
-            rows.append({**entry, **flips, **size, "arm": arm, "simulated": bool(summary.get("simulated"))})
-    return pd.DataFrame(rows, columns=[*columns.split(" "), "editor_calls", *_common(rows), "simulated"])
 
 
-def _common(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Columns on the size of the training rollout, where every row has them."""
-    return [c for c in SIZE if rows and all(c in row for row in rows)]
-
-
-def _count(value: Any) -> int:
-    """Number of tasks from a count or from a list of ids."""
-    return int(value) if isinstance(value, int | float) else len(value or ())
-
-
-def _training(summary: Mapping[str, Any], arm: str) -> Mapping[str, Any]:
-    training = summary.get("training", {}).get(arm, {})
-    return training if isinstance(training, Mapping) else {}
-
-
-def cost_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
+def cost_frame(by_arm: pd.DataFrame, training: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     """Accuracy beside what training the arm's harness took.
 
+    Parameters
+    ----------
+    by_arm : as :func:`ecdysis_lab.evaluate.summaries.summarise` makes it. training : arm -> block of the summary.
+
     Returns
     -------
-    DataFrame with the columns of ``gains_frame`` and training_cost_usd, training_tokens,
-    training_wall_seconds. ``direct`` and ``human`` cost 0; an unknown price stays missing, and so does
-    the cost of an arm whose training the summary does not hold.
+    DataFrame with its columns and training_cost_usd, training_tokens, training_wall_seconds. An arm that does not train
+    costs 0; an unknown price stays missing, and so does the cost of an arm without a block.
     """
-    frame = gains_frame(summary)
-    trained = summary.get("training", {})
     untrained = {arm.name for arm in ARMS.values() if not arm.trains}
+    frame = by_arm.copy()
     for column, read in (
         ("training_cost_usd", lambda t: t.get("cost_usd")),
-        ("training_tokens", _tokens),
+        ("training_tokens", training_tokens),
         ("training_wall_seconds", lambda t: t.get("wall_seconds")),
     ):
-        value = {arm: 0.0 if arm in untrained else read(trained.get(arm) or {}) for arm in summary["arms"]}
+        value = {arm: 0.0 if arm in untrained else read(training.get(arm) or {}) for arm in by_arm["arm"]}
         frame[column] = frame["arm"].map(value).astype("float64")
     return frame
 
 
-def _tokens(training: Mapping[str, Any]) -> float | None:
-    read, written = training.get("prompt_tokens"), training.get("completion_tokens")
+def training_tokens(block: Mapping[str, Any]) -> float | None:
+    """Tokens that the training of an arm took, read and written; None where a block does not say."""
+    read, written = block.get("prompt_tokens"), block.get("completion_tokens")
     return None if read is None or written is None else float(read + written)
 
 
-def phases_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
+def phases_frame(training: Mapping[str, Mapping[str, Any]], simulated: bool = False) -> pd.DataFrame:
     """Wall clock by phase of each arm's training.
+
+    Parameters
+    ----------
+    training : arm -> block of the summary, with ``phase_seconds`` (phase -> seconds). simulated : whether any model is.
 
     Returns
     -------
-    DataFrame with columns arm, phase, seconds, simulated, and n_tasks, n_trials where every training
-    block states them; from ``phase_seconds`` (phase -> seconds) of the training block, or else its
-    ``wall_seconds`` as one phase ``training``.
+    DataFrame with columns arm, phase, seconds, simulated, and n_tasks, n_trials where every block states them.
     """
     import pandas as pd
 
-    rows = []
-    for arm in summary.get("training", {}):
-        training = _training(summary, arm)
-        known = training.get("phase_seconds") or {"training": training.get("wall_seconds")}
-        size = {c: training[c] for c in SIZE if training.get(c)}
-        rows += [{"arm": arm, "phase": p, "seconds": s, **size} for p, s in known.items() if s is not None]
-    frame = pd.DataFrame(rows, columns=["arm", "phase", "seconds", *_common(rows)])
-    return frame.assign(simulated=bool(summary.get("simulated")))
+    rows = [
+        {"arm": arm, "phase": phase, "seconds": seconds, **{name: block.get(name) for name in SIZE}}
+        for arm, block in training.items()
+        for phase, seconds in block["phase_seconds"].items()
+    ]
+    frame = pd.DataFrame(rows, columns=["arm", "phase", "seconds", *SIZE])
+    return drop_unsized(frame).assign(simulated=simulated)
+
+
+def published_frame(folder: Path = PUBLISHED) -> pd.DataFrame:
+    """Published results of the paper by arm, from ``data/reference/arms.csv``.
+
+    Returns
+    -------
+    DataFrame with columns arm, metric (``accuracy``, ``pass@3``, ``pass^3``), value, source.
+
+    Raises
+    ------
+    LabError: the file is not there.
+    """
+    import pandas as pd
+
+    path = folder / "arms.csv"
+    if not path.is_file():
+        raise LabError(
+            f"published figures are read from arms.csv in the reference folder; not found in {folder}"
+        )
+    frame = pd.read_csv(path)
+    scope = frame["models"].astype(str) + " models, " + frame["task_sets"].str.replace("+", " and ")
+    frame = frame.assign(value=frame["value_percent"] / 100, source=frame["source"] + ": " + scope)
+    return frame[["arm", "metric", "value", "source"]]
+
+
+def measured_frame(by_arm: pd.DataFrame, source: str) -> pd.DataFrame:
+    """Measured means over models, in the shape of ``published_frame``.
+
+    Parameters
+    ----------
+    by_arm : as :func:`ecdysis_lab.evaluate.summaries.summarise` makes it. The means over models are averaged over its
+        sets (a benchmark and a training model), where there are several.
+    source : of a single set, e.g. ``"run r1"``.
+
+    Returns
+    -------
+    DataFrame with columns arm, metric, value, n_models, n_tasks, n_trials, n_seeds, simulated, source. A metric that is
+    missing for any model, or for an arm in any set, is left out.
+    """
+    sizes = {name: (name, "max") for name in ("n_tasks", "n_trials", "n_seeds")} | {
+        "simulated": ("simulated", "any")
+    }
+    long = by_arm.melt([*SET, "arm", "model", *sizes], METRICS, "metric")
+    each = long.groupby([*SET, "arm", "metric"], sort=False)
+    each = each.agg(value=("value", _mean_of_all), n_models=("model", "size"), **sizes).dropna()
+    means = each.groupby(["arm", "metric"], sort=False)
+    found = means.agg(value=("value", "mean"), sets=("value", "size"), n_models=("n_models", "max"), **sizes)
+    sets = by_arm[SET].drop_duplicates()
+    if len(sets) > 1:
+        names = ", ".join(dict.fromkeys(sets["benchmark"].str.rpartition("/")[2]))
+        source = f"{len(sets)} sets ({names})"
+    return found[found["sets"] == len(sets)].drop(columns="sets").reset_index().assign(source=source)
+
+
+def _mean_of_all(values: pd.Series) -> float:
+    return float(values.mean(skipna=False))
 
 
 def patterns_frame(patterns: Patterns, failures: Sequence[Failure], simulated: bool = False) -> pd.DataFrame:
@@ -256,10 +206,18 @@ def coverage_frame(subset: Subset, simulated: bool = False) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = []
-    for i, pick in enumerate(subset.picks):
-        low, median, high = subset.random_band[i] if i < len(subset.random_band) else (None, None, None)
-        covered = subset.coverage[i] if i < len(subset.coverage) else None
-        head = [i + 1, pick.key, pick.gain, pick.reason, covered, low, median, high]
-        rows.append([*head, subset.budget, subset.n_failures, subset.origin, simulated])
-    return pd.DataFrame(rows, columns=list(COVERAGE))
+    nothing = (None, None, None)
+    rows = [
+        {
+            "pick": i + 1,
+            "key": pick.key,
+            "gain": pick.gain,
+            "reason": pick.reason,
+            "coverage": subset.coverage[i] if i < len(subset.coverage) else None,
+            **dict(zip(RANDOM, subset.random_band[i] if i < len(subset.random_band) else nothing)),
+        }
+        for i, pick in enumerate(subset.picks)
+    ]
+    frame = pd.DataFrame(rows, columns=["pick", "key", "gain", "reason", "coverage", *RANDOM])
+    about = {"budget": subset.budget, "n_failures": subset.n_failures, "origin": subset.origin}
+    return frame.assign(**about, simulated=simulated)

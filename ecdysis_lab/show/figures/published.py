@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ecdysis_lab.records import LabError
-from ecdysis_lab.show.figures.frames import gains_frame
 from ecdysis_lab.show.figures.labels import count, spread, trials_text
 from ecdysis_lab.show.figures.style import (
     INK,
@@ -33,7 +29,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-PUBLISHED = Path(__file__).resolve().parents[3] / "data" / "reference"
 NAMES = {"pass^3": "Pass^3", "accuracy": "accuracy", "pass@3": "Pass@3"}
 SYMBOLS = {"pass^3": "diamond", "accuracy": "circle", "pass@3": "triangle-right"}
 GAP = 0.06  # between the two sides, as a share of both
@@ -116,77 +111,3 @@ def _source_text(frame: pd.DataFrame) -> str:
     if {"n_models", "n_tasks", "n_trials"} <= set(frame.columns):
         source += f": {count(int(frame['n_models'].max()), 'model')}, {trials_text(frame)} each"
     return source
-
-
-def published_frame(folder: Path = PUBLISHED) -> pd.DataFrame:
-    """Published results of the paper by arm, from ``data/reference/arms.csv``.
-
-    Returns
-    -------
-    DataFrame with columns arm, metric (``accuracy``, ``pass@3``, ``pass^3``), value, source.
-
-    Raises
-    ------
-    LabError: the file is not there.
-    """
-    import pandas as pd
-
-    path = folder / "arms.csv"
-    if not path.is_file():
-        raise LabError(
-            f"published figures are read from arms.csv in the reference folder; not found in {folder}"
-        )
-    frame = pd.read_csv(path)
-    scope = frame["models"].astype(str) + " models, " + frame["task_sets"].str.replace("+", " and ")
-    frame = frame.assign(value=frame["value_percent"] / 100, source=frame["source"] + ": " + scope)
-    return frame[["arm", "metric", "value", "source"]]
-
-
-def measured_frames(summaries: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """``measured_frame`` over several summaries: means over them, each metric only where every one has it."""
-    import pandas as pd
-
-    frames = [measured_frame(s) for s in summaries]
-    if len(frames) == 1:
-        return frames[0]
-    found = pd.concat(frames, ignore_index=True)
-    groups = found.groupby(["arm", "metric"], sort=False)
-    mean = groups.agg(value=("value", "mean"), times=("value", "size"), n_models=("n_models", "max"),
-                      n_tasks=("n_tasks", "max"), n_trials=("n_trials", "max"), n_seeds=("n_seeds", "max"),
-                      simulated=("simulated", "any")).reset_index()  # fmt: skip
-    names = ", ".join(dict.fromkeys(str(s["benchmark"]).rpartition("/")[2] for s in summaries))
-    return (
-        mean[mean["times"] == len(frames)]
-        .drop(columns="times")
-        .assign(source=f"{len(frames)} sets ({names})")
-    )
-
-
-def _source(summary: Mapping[str, Any]) -> str:
-    ids = summary.get("run_ids") or [summary["run_id"]]
-    return f"run {ids[0]}" if len(ids) == 1 else f"{len(ids)} runs"
-
-
-def measured_frame(summary: Mapping[str, Any]) -> pd.DataFrame:
-    """Measured means over the models of a run, in the shape of ``published_frame``.
-
-    Returns
-    -------
-    DataFrame with columns arm, metric, value, source, n_models, n_tasks, n_trials, n_seeds, simulated. A metric that
-    is None for any model of an arm is left out.
-    """
-    import pandas as pd
-
-    rows = []
-    for arm, group in gains_frame(summary).groupby("arm", sort=False):
-        for metric, column in (("accuracy", "accuracy"), ("pass@3", "pass_at_3"), ("pass^3", "pass_hat_3")):
-            if group[column].notna().all():
-                row = {"arm": arm, "metric": metric, "value": group[column].astype(float).mean()}
-                counts = {
-                    "n_models": len(group),
-                    "n_tasks": group["n_tasks"].max(),
-                    "n_trials": group["n_trials"].max(),
-                    "n_seeds": group["n_seeds"].max(),
-                }
-                rows.append({**row, "source": _source(summary), **counts})
-    return pd.DataFrame(rows).assign(simulated=bool(summary.get("simulated")))

@@ -25,6 +25,7 @@ ROOM = WIDTH - 2 * EDGE  # for a line of text
 TITLE, TEXT, SMALL = 19, 13, 12  # font sizes
 SPACING = 1.3  # from line to line, as Plotly sets them, in font sizes
 FOOTER_LINES = SUBTITLE_LINES = 2  # that fit into the margins of every figure
+SHOWN_RUNS = 3  # run ids that a footer spells out
 
 
 def arm_colour(arm: str) -> str:
@@ -72,17 +73,23 @@ class Footer:
     simulated: bool = False
 
     @classmethod
-    def of(cls, summary: Mapping[str, Any], embedder: str = "", tokens_seen: float | None = None) -> Footer:
-        """Footer of a run from its ``summary.json``; models are those of the arms block."""
-        models = sorted({m for by_model in summary["arms"].values() for m in by_model})
+    def of(
+        cls,
+        summaries: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        embedder: str = "",
+        tokens_seen: float | None = None,
+    ) -> Footer:
+        """Footer of a run from its ``summary.json``, or of several as one; models are those of the arms blocks."""
+        runs = [summaries] if isinstance(summaries, Mapping) else summaries
+        ids, seeds = [str(s["run_id"]) for s in runs], sorted({int(s["seed"]) for s in runs})
         return cls(
-            str(summary["run_id"]),
-            str(summary["commit"]),
-            _seeds(summary),
-            models,
+            ", ".join(ids) if len(ids) <= SHOWN_RUNS else f"{ids[0]} and {len(ids) - 1} more",
+            ", ".join(dict.fromkeys(str(s["commit"]) for s in runs)),
+            seeds[0] if len(seeds) == 1 else ", ".join(map(str, seeds)),
+            sorted({m for s in runs for by_model in s["arms"].values() for m in by_model}),
             embedder,
             tokens_seen,
-            bool(summary["simulated"]),
+            any(s["simulated"] for s in runs),
         )
 
     @property
@@ -107,12 +114,6 @@ def _short_commits(text: str) -> str:
     """Commits, comma-separated, to twelve digits each; ``-dirty`` stays."""
     parts = [part.strip().partition("-") for part in text.split(",") if part.strip()]
     return ", ".join(dict.fromkeys(head[:12] + dash + rest for head, dash, rest in parts)) or "unknown"
-
-
-def _seeds(summary: Mapping[str, Any]) -> int | str:
-    """The seed of a run, or the seeds of pooled runs."""
-    seeds = summary.get("seeds") or [summary["seed"]]
-    return int(seeds[0]) if len(seeds) == 1 else ", ".join(map(str, seeds))
 
 
 def base(title: str, subtitle: str, *, height: int = HEIGHT, **margin: int) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def write(runs: Sequence[str], data: Path | str, out: Path | str | None = None, 
     ------
     LabError: an unknown run, one that has not been evaluated, or runs that cannot be pooled.
     """
-    from ecdysis_lab.show.figures.published import PUBLISHED
+    from ecdysis_lab.show.figures.frames import PUBLISHED
 
     report = build(find_runs(runs, data), n_boot)
     path = Path(out) if out else PUBLISHED.parents[1] / "figures" / f"report-{report.name}.html"

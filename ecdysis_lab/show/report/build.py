@@ -1,17 +1,18 @@
-"""What stands in a report: sections of figures, tables and sentences, from the summaries of its runs."""
+"""What stands in a report: sections of figures, tables and sentences, from the results of its runs."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ecdysis_lab.evaluate import comparisons, results
+from ecdysis_lab.evaluate.comparisons import differences
+from ecdysis_lab.evaluate.results import Results, Summary, pooled, round_evidence
 from ecdysis_lab.records import LabError
 from ecdysis_lab.show import figures as draw
-from ecdysis_lab.show.report import tables
+from ecdysis_lab.show import tables
 from ecdysis_lab.show.report.page import page
 from ecdysis_lab.store import Run
 from ecdysis_lab.train.arms import BASELINE
@@ -19,8 +20,6 @@ from ecdysis_lab.train.arms import BASELINE
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
-
-Summary = Mapping[str, Any]
 
 
 @dataclass
@@ -67,58 +66,38 @@ def build(runs: Sequence[Run], n_boot: int = 2000) -> Report:
 
     Raises
     ------
-    LabError: runs of one seed and setting, which cannot be averaged, or a summary without outcomes.
+    LabError: runs of one seed and setting, which cannot be averaged, or a run without its table of scores.
     """
-    summaries = [run.read_json("summary.json") for run in runs]
-    groups = comparisons.pooled(summaries, n_boot=n_boot)
-    several = len(groups) > 1
-    sections = [Section("Runs", tables=[("", tables.runs_table(sorted(summaries, key=_order)))])]
+    groups = pooled(runs, n_boot)
+    summaries = [s for group in groups for s in group.summaries]
+    listed = sorted(summaries, key=lambda s: (s["benchmark"], s["train_model"], int(s["seed"])))
+    sections = [Section("Runs", tables=[("", tables.runs_table(listed))])]
     for n, group in enumerate(groups, 1):
-        own = [(r, s) for r, s in zip(runs, summaries) if s["run_id"] in group["run_ids"]]
-        own.sort(key=lambda pair: int(pair[1]["seed"]))
-        sections += _group(group, own, f"-{n}" if several else "", n_boot)
-    sections += _published(groups)
-    names = [group["benchmark"].rpartition("/")[2] for group in groups]
-    title = f"Harness training on τ²-bench {' and '.join(dict.fromkeys(names))}"
-    name = runs[0].run_id if len(runs) == 1 else "-".join([*dict.fromkeys(names), f"{len(runs)}runs"])
+        sections += _group(group, f"-{n}" if len(groups) > 1 else "", n_boot)
+    footer = draw.Footer.of(summaries)
+    sections += _published(groups, footer)
+    names = list(dict.fromkeys(group.benchmark.rpartition("/")[2] for group in groups))
+    title = f"Harness training on τ²-bench {' and '.join(names)}"
+    name = runs[0].run_id if len(runs) == 1 else "-".join([*names, f"{len(runs)}runs"])
     seconds = sum(float(s.get("wall_seconds") or 0.0) for s in summaries)
-    return Report(name, title, sections, _footer(groups), seconds)
+    return Report(name, title, sections, footer, seconds)
 
 
-def _order(summary: Summary) -> tuple[str, str, int]:
-    return summary["benchmark"], summary["train_model"], int(summary["seed"])
-
-
-def _footer(groups: Sequence[Summary]) -> draw.Footer:
-    """One footer over all groups."""
-    ids = [i for g in groups for i in g["run_ids"]]
-    commits = ", ".join(dict.fromkeys(c for g in groups for c in g["commit"].split(", ")))
-    models = sorted({m for g in groups for by in g["arms"].values() for m in by})
-    seeds = sorted({s for g in groups for s in g["seeds"]})
-    return draw.Footer(
-        ", ".join(ids) if len(ids) <= comparisons.SHOWN else f"{ids[0]} and {len(ids) - 1} more",
-        commits,
-        seeds[0] if len(seeds) == 1 else ", ".join(map(str, seeds)),
-        models,
-        simulated=any(g["simulated"] for g in groups),
-    )
-
-
-def _group(group: Summary, runs: Sequence[tuple[Run, Summary]], mark: str, n_boot: int) -> list[Section]:
+def _group(group: Results, mark: str, n_boot: int) -> list[Section]:
     """Sections on runs that differ in their seed only."""
-    footer = draw.Footer.of(group)
+    footer, s = draw.Footer.of(group.summaries), "s" if len(group.runs) > 1 else ""
+    about = f"{len(group.runs)} run{s}, seed{s} {', '.join(map(str, group.seeds))}. "
     made = [
         Section(
-            f"{group['benchmark']}, trained on {group['train_model']}",
-            f"{len(runs)} run{'s' if len(runs) > 1 else ''}, seed{'s' if len(runs) > 1 else ''} "
-            f"{', '.join(map(str, group['seeds']))}. " + tables.what_it_can_show(group),
+            f"{group.benchmark}, trained on {group.train_model}",
+            about + tables.what_it_can_show(group.by_arm),
         ),
-        _accuracy(group, n_boot),
+        _accuracy(group),
         *_transfer(group),
-        _differences([s for _, s in runs], n_boot),
-        *_training(group, runs),
-        *_evidence(runs),
-        Section("Inference on the test split", tables=[("", tables.inference_table(group))], level=3),
+        _differences(group, n_boot),
+        *_training(group),
+        *_evidence(group),
+        Section("Inference on the test split", tables=[("", tables.inference_table(group.by_arm))], level=3),
     ]
     for section in made:
         section.plots = {
@@ -133,83 +112,79 @@ def _own_footer(figure: go.Figure, footer: draw.Footer) -> draw.Footer:
     return draw.Footer(**figure.layout.meta["footer"]) if figure.layout.meta else footer
 
 
-def _accuracy(group: Summary, n_boot: int) -> Section:
-    frame = draw.gains_frame(group)
+def _accuracy(group: Results) -> Section:
     words = (
         "Dots are means over task and trial; intervals come from a bootstrap over tasks, with a correction for few "
         "of them. Infrastructure errors are never scored."
     )
-    return Section(
-        "Accuracy by arm",
-        words,
-        {"gains": (draw.gains(frame), frame)},
-        [("", tables.arms_table(group))],
-        level=3,
-    )
+    plots = {"gains": (draw.gains(group.by_arm), group.by_arm)}
+    return Section("Accuracy by arm", words, plots, [("", tables.arms_table(group.by_arm))], level=3)
 
 
-def _transfer(group: Summary) -> list[Section]:
-    if BASELINE not in group["arms"] or len(group["arms"]) < 2:
+def _transfer(group: Results) -> list[Section]:
+    if not {BASELINE} < set(group.by_arm["arm"]):
         return []
-    frame = draw.transfer_frame(group)
+    frame = draw.transfer_frame(group.by_arm)
     return [Section("Gain by model", "", {"transfer": (draw.transfer(frame), frame)}, level=3)]
 
 
-def _differences(summaries: Sequence[Summary], n_boot: int) -> Section:
-    frame = comparisons.differences(summaries, n_boot=n_boot)
+def _differences(group: Results, n_boot: int) -> Section:
     words = (
         "Paired by run, task and trial seed. <i>Tasks up</i> and <i>down</i> count tasks whose successes rose and "
         "fell; the sign test is exact and two-sided. Many pairs are compared and nothing is corrected for that."
     )
-    table = results.differences_table(frame).drop(columns="benchmark", errors="ignore")
+    table = tables.differences_table(differences(group.scores, group.seeds[0], n_boot))
     return Section(
         "Paired differences between arms", words, tables=[("", table)], level=3, folded=len(table) > 12
     )
 
 
-def _training(group: Summary, runs: Sequence[tuple[Run, Summary]]) -> list[Section]:
-    if not group["training"]:
+def _training(group: Results) -> list[Section]:
+    if not group.training:
         return []
     made = []
-    for n, (_, summary) in enumerate(runs):
-        frame = draw.rounds_frame(summary)
+    for n, summary in enumerate(group.summaries):
+        frame = draw.rounds_frame(summary["training"], summary["simulated"])
         if frame.empty:
             continue
         figure = _with_footer(draw.rounds(frame), draw.Footer.of(summary))
-        title = "Training rounds" if len(runs) == 1 else f"Training rounds, seed {summary['seed']}"
-        table = results.rounds_table(summary)
+        title = "Training rounds" if len(group.runs) == 1 else f"Training rounds, seed {summary['seed']}"
         plots = {f"rounds-seed{summary['seed']}": (figure, frame)}
-        made.append(Section(title, "", plots, [("", table)], level=3, folded=n > 0))
-    cost, phases = draw.cost_frame(group), draw.phases_frame(group)
-    plots = {}
-    if cost["training_tokens"].notna().any():
-        plots["cost_accuracy"] = (draw.cost_accuracy(cost), cost)
-    if len(phases):
-        plots["phases"] = (draw.phases(phases), phases)
-    words = "Cost and time of training" + (f", means over {len(runs)} runs." if len(runs) > 1 else ".")
-    floor = tables.noise_table([s for _, s in runs])
-    made.append(Section("What training took", words, plots, [("", tables.training_table(group))], level=3))
+        made.append(Section(title, "", plots, [("", tables.rounds_table(frame))], level=3, folded=n > 0))
+    made.append(_costs(group))
+    floor = tables.noise_table(group.summaries)
     if len(floor):
         about = "The start harness evaluated against itself; a gain below the smallest one is no evidence."
         made.append(Section("Noise floor (A/A)", about, tables=[("", floor)], level=3))
     return made
 
 
-def _with_footer(figure: go.Figure, footer: draw.Footer) -> go.Figure:
-    from dataclasses import asdict
+def _costs(group: Results) -> Section:
+    cost = draw.cost_frame(group.by_arm, group.training)
+    phases = draw.phases_frame(group.training, bool(group.by_arm["simulated"].any()))
+    plots = {}
+    if cost["training_tokens"].notna().any():
+        plots["cost_accuracy"] = (draw.cost_accuracy(cost), cost)
+    if len(phases):
+        plots["phases"] = (draw.phases(phases), phases)
+    n = len(group.runs)
+    words = "Cost and time of training" + (f", means over {n} runs." if n > 1 else ".")
+    return Section("What training took", words, plots, [("", tables.training_table(group.training))], level=3)
 
+
+def _with_footer(figure: go.Figure, footer: draw.Footer) -> go.Figure:
     return figure.update_layout(meta={"footer": asdict(footer)})
 
 
-def _evidence(runs: Sequence[tuple[Run, Summary]]) -> list[Section]:
+def _evidence(group: Results) -> list[Section]:
     """Pattern map and coverage of the first round that has any, of the first run."""
-    for run, summary in runs:
+    for run, summary in zip(group.runs, group.summaries):
         home = _home(run, summary)
-        for arm, training in summary.get("training", {}).items():
+        for arm, training in summary["training"].items():
             if not training["rounds"]:
                 continue
             try:
-                failures, patterns, subset = results.round_evidence(home, arm)
+                failures, patterns, subset = round_evidence(home, arm)
             except LabError:  # a round in which nothing failed, or a run that was moved without its rounds
                 continue
             if not failures:
@@ -232,19 +207,18 @@ def _home(run: Run, summary: Summary) -> Run:
     return Run(run.folder.parent / trained[0]) if trained else run
 
 
-def _published(groups: Sequence[Summary]) -> list[Section]:
+def _published(groups: Sequence[Results], footer: draw.Footer) -> list[Section]:
     """Measured beside published, and the published numbers that no measurement here stands beside."""
-    published = draw.published_frame()
-    measured = draw.measured_frames(groups)
-    figure = draw.reference(measured, published)
-    footer = _footer(groups)
-    plots = {"reference": (draw.stamp(figure, footer), measured)}
+    import pandas as pd
+
+    by_arm = pd.concat([group.by_arm for group in groups], ignore_index=True)
+    measured = draw.measured_frame(by_arm, groups[0].name)
+    figure = draw.stamp(draw.reference(measured, draw.published_frame()), footer)
     words = (
         "Left, on grey, what the paper reports; right what was measured here, with other models and tasks."
     )
-    rest = [(t, f) for t, f in tables.reference_tables()]
     more = "Copied from a summary of arXiv 2609.11677; none of it was measured here."
     return [
-        Section("Measured beside published", words, plots),
-        Section("Further published numbers", more, tables=rest, ground="published"),
+        Section("Measured beside published", words, {"reference": (figure, measured)}),
+        Section("Further published numbers", more, tables=tables.reference_tables(), ground="published"),
     ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import html
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ecdysis_lab.show.tables import readable
 from ecdysis_lab.store import commit_hash
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ nav{columns:2;margin:18px 0;font-size:14px} nav a{display:block;text-decoration:
 nav .l3{padding-left:16px;color:#5f6368}
 table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums;margin:8px 0 16px}
 td,th{padding:4px 10px 4px 0;text-align:left;border-bottom:1px solid #e3e5e8;vertical-align:top}
-th{color:#5f6368;font-weight:600} td.n,th.n{text-align:right} .wide{overflow-x:auto}
+th{color:#5f6368;font-weight:600} .wide{overflow-x:auto}
 .simulated{background:#fdecea;color:#8a0000;padding:8px 14px;border-radius:4px;font-weight:bold;margin:14px 0}
 .published{background:#f1f3f4;padding:2px 18px 10px;border-radius:6px;margin-top:44px} .published h2{margin-top:14px}
 figure{margin:12px 0 20px} figcaption{font-size:12px;color:#5f6368} summary{cursor:pointer;color:#0072b2;margin:8px 0}
@@ -66,8 +67,8 @@ def _contents(report: Report) -> str:
 def _section(n: int, section: Section) -> str:
     inside = [f"<p>{section.words}</p>" if section.words else ""]
     inside += [_figure(f"s{n}-{name}", *pair) for name, pair in section.plots.items()]
-    for heading, frame in section.tables:
-        inside.append((f"<h3>{html.escape(heading)}</h3>" if heading else "") + table(frame))
+    for i, (heading, frame) in enumerate(section.tables):
+        inside.append((f"<h3>{html.escape(heading)}</h3>" if heading else "") + _table(f"s{n}-{i}", frame))
     content = "\n".join(inside)
     if section.folded:
         content = f"<details><summary>Show</summary>{content}</details>"
@@ -84,25 +85,7 @@ def _figure(name: str, figure: go.Figure, frame: pd.DataFrame) -> str:
     return f"<figure>{drawing}<figcaption>{link}</figcaption></figure>"
 
 
-def table(frame: pd.DataFrame) -> str:
-    """A table for people; columns of numbers are set flush right."""
+def _table(name: str, frame: pd.DataFrame) -> str:
     if frame.empty:
         return "<p>Nothing to show.</p>"
-    right = {c: all(_numeric(v) for v in frame[c]) for c in frame.columns}
-    head = "".join(f"<th{_n(right[c])}>{html.escape(str(c))}</th>" for c in frame.columns)
-    rows = "\n".join(
-        "<tr>"
-        + "".join(f"<td{_n(right[c])}>{html.escape(str(v))}</td>" for c, v in zip(frame.columns, row))
-        + "</tr>"
-        for row in frame.itertuples(index=False, name=None)
-    )
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table></div>'
-
-
-def _n(right: bool) -> str:
-    return ' class="n"' if right else ""
-
-
-def _numeric(value: Any) -> bool:
-    text = str(value).replace(",", "").replace("–", "").replace("+", "").strip("-")
-    return not text or text.replace(".", "", 1).isdigit()
+    return f'<div class="wide">{readable(frame).set_uuid(name).to_html()}</div>'

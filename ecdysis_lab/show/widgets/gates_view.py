@@ -14,7 +14,6 @@ from ecdysis_lab.store.run import Run
 
 if TYPE_CHECKING:
     import pandas as pd
-    from pandas.io.formats.style import Styler
 
 GATES = {
     "static": "imports, builtins and files that a harness may use",
@@ -80,18 +79,6 @@ def _numbers(record: dict[str, Any]) -> list[str]:
             shown = f"{value:.3g}" if isinstance(value, float) else str(value)
             told.append(f"{name.replace('_', ' ')} {shown}")
     return told
-
-
-def readable(frame: pd.DataFrame, caption: str = "", **formats: str) -> Styler:
-    """A table for a notebook: texts escaped and to the left, no index.
-
-    Parameters
-    ----------
-    frame : the table. caption : above it. formats : column -> format, e.g. ``coverage="{:.0%}"``.
-    """
-    left = [{"selector": "th, td", "props": "text-align: left; vertical-align: top"}]
-    shown = frame.style.hide(axis="index").format(formats or None, escape="html", na_rep="–")
-    return shown.set_table_styles(left).set_caption(caption)
 
 
 def decision_line(run: Run | Path | str, arm: str, n: int) -> str:
