@@ -361,7 +361,7 @@ def test_a_run_id_cannot_leave_the_folder(tmp_path: Path, run_id: str) -> None:
 def test_a_path_cannot_leave_the_run(tmp_path: Path) -> None:
     run = Run.open(tmp_path, "r", {})
     assert run.path("rounds/1/spec.json") == (tmp_path / "runs/r/rounds/1/spec.json").resolve()
-    with pytest.raises(LabError, match="outside the run folder"):
+    with pytest.raises(LabError, match="outside the folder"):
         run.write_text("../other/config.json", "x")
 
 

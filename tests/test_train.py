@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("tau2")
 
+from ecdysis_lab.train.session import Session
 from simlab import bench
 
 from ecdysis_lab.harness import SHIPPED, copy_harness, diff_harness, load_harness
@@ -29,7 +30,6 @@ from ecdysis_lab.train.judge import Judge
 from ecdysis_lab.train.loop import Trainer
 from ecdysis_lab.train.one_by_one import OneByOne
 from ecdysis_lab.train.rounds import RoundRecord, TrainConfig, Trained
-from ecdysis_lab.train.session import Session
 
 SETUP = Setup("tau2/airline", "sim/small")
 

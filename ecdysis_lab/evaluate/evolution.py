@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ecdysis_lab.evaluate.accommodation_facts import rounds_of
+from ecdysis_lab.evaluate import results
 from ecdysis_lab.evaluate.experiment import Experiment
-from ecdysis_lab.records import LabError, Progress
+from ecdysis_lab.records import LabError, Progress, RoundRecord
 from ecdysis_lab.store import Run, Store
 from ecdysis_lab.store.billing import at_work
-from ecdysis_lab.train.settings import ARMS, UNTRAINED, check_models, configure
+from ecdysis_lab.train.arms import arm_of
+from ecdysis_lab.train.settings import check_models, configure
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SMOKE_TASKS = 12  # of fewer, no pattern recurs, and there would be no edit to read
-METHODS = tuple(arm for arm in ARMS if arm not in UNTRAINED)
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,11 @@ class Evolution:
 
     Parameters
     ----------
-    method : the arm. run, store : where its records and trials are. experiment : None for a run that is only read.
+    arm : its name. run, store : where its records and trials are. experiment : None for a run that is only read.
     simulated : whether any model is simulated.
     """
 
-    method: str
+    arm: str
     run: Run
     store: Store
     experiment: Experiment | None
@@ -41,35 +42,26 @@ class Evolution:
         """Train what is missing of the arm; ``status.json`` tells how it ended. A run that is only read stays so."""
         if self.experiment is None:
             return
-        with at_work(self.run, trained=self.method):
-            self.experiment.train(self.method)
+        with at_work(self.run, trained=self.arm):
+            self.experiment.train(self.arm)
 
-    def records(self) -> list[dict[str, Any]]:
-        """Records of the arm's rounds, in order."""
-        numbers = [n for _, n in rounds_of(self.run, self.method)]
-        return [self.run.read_json(f"rounds/{self.method}-{n}/record.json") for n in numbers]
+    def records(self) -> list[RoundRecord]:
+        """Records of the arm's finished rounds, in order."""
+        return [record for round in self.run.rounds(self.arm) if (record := round.record)]
 
     def rounds_table(self) -> pd.DataFrame:
-        """One row per round: columns round, failures, patterns, read, decision, gate, score, editor calls."""
-        import pandas as pd
-
-        names = ["round", "failures", "patterns", "read", "decision", "gate", "score", "editor calls"]
-        rows = []
-        for r in self.records():
-            after = "" if r["score_after"] is None else f" → {r['score_after']:g}"
-            patterns = f"{r['patterns']} ({r['recurring']} recurring)"
-            rows.append((r["round"], r["failures"], patterns, r["subset"], r["decision"], r["gate"],
-                         f"{r['score_before']:g}{after}", r["editor_calls"]))  # fmt: skip
-        return pd.DataFrame(rows, columns=names)
+        """One row per round: what was found, what was decided, and by which gate."""
+        rounds = [asdict(record) for record in self.records()]
+        return results.rounds_table({"training": {self.arm: {"rounds": rounds}}})
 
     def has_patterns(self, n: int) -> bool:
         """Whether a round grouped its failures."""
-        return (self.run.folder / f"rounds/{self.method}-{n}/patterns.json").is_file()
+        return self.run.round(self.arm, n).patterns is not None
 
     def has_review(self, n: int) -> bool:
         """Whether anything was reviewed in a round."""
-        folder = self.run.folder / f"rounds/{self.method}-{n}"
-        return any((folder / name).is_file() for name in ("review.json", "debate.json", "edits.json"))
+        round = self.run.round(self.arm, n)
+        return bool(round.review or round.debate() or round.edits)
 
     def choose(self, wanted: int = 0) -> int:
         """The number of the round to read; 0 takes the first with a candidate, else the last.
@@ -80,17 +72,17 @@ class Evolution:
         """
         records = self.records()
         if not records:
-            raise LabError(f"run {self.run.run_id} has no finished round of arm {self.method!r}")
-        numbers = [int(r["round"]) for r in records]
+            raise LabError(f"run {self.run.run_id} has no finished round of arm {self.arm!r}")
+        numbers = [r.round for r in records]
         if wanted and wanted not in numbers:
             raise LabError(f"round: there is no round {wanted}; choose from {', '.join(map(str, numbers))}")
-        edited = [int(r["round"]) for r in records if r["candidate"] or r.get("candidates")]
+        edited = [r.round for r in records if r.candidates]
         return wanted or (edited or numbers[-1:])[0]
 
 
 def prepare(
     given: Mapping[str, Any],
-    method: str,
+    arm: str,
     data: Path | str,
     *,
     run_id: str = "",
@@ -102,7 +94,7 @@ def prepare(
 
     Parameters
     ----------
-    given : settings of the experiment. method : the arm to train. data : the data folder.
+    given : settings of the experiment. arm : which to train. data : the data folder.
     run_id : name of the run; empty: from the configuration. show : folder of a run to read instead of training one.
     small : twelve tasks, one trial, one round. progress : called with (what, done, total).
 
@@ -110,20 +102,15 @@ def prepare(
     ------
     LabError: an arm that is not trained, a wrong value, a model that cannot be asked, or no run in ``show``.
     """
-    if method not in METHODS:
-        why = "is not trained" if method in UNTRAINED else "is unknown"
-        raise LabError(f"method: {method!r} {why}; choose one of {', '.join(METHODS)}")
-    config = configure(**given, arms=(method,))
+    config = configure(**given, arms=(arm_of(arm, trains=True).name,))
     if small:
         least = {"train_tasks": SMOKE_TASKS, "trials": 1, "rounds": 1}
         config = replace(config, **{k: min(v, getattr(config, k)) for k, v in least.items()})  # type: ignore[arg-type]
     if show:
-        folder = Path(show).expanduser()
-        if not (folder / "config.json").is_file():
-            raise LabError(f"show: {folder} is no run folder (it has no config.json)")
-        run = Run(folder)
-        simulated = "sim/" in (folder / "config.json").read_text(encoding="utf-8")
-        return Evolution(method, run, Store(folder.parent.parent), None, simulated)
+        run = Run(Path(show).expanduser())
+        if not run.exists:
+            raise LabError(f"show: {run.folder} is no run folder (it has no config.json)")
+        return Evolution(arm, run, Store(run.root), None, "sim/" in json.dumps(run.config))
     check_models(config)
     experiment = Experiment(config, data, run_id, progress)
-    return Evolution(method, experiment.run, experiment.store, experiment, config.simulated)
+    return Evolution(arm, experiment.run, experiment.store, experiment, config.simulated)

@@ -69,7 +69,7 @@ def build(runs: Sequence[Run], n_boot: int = 2000) -> Report:
     ------
     LabError: runs of one seed and setting, which cannot be averaged, or a summary without outcomes.
     """
-    summaries = [run.read_json("summary.json") for run in runs]
+    summaries = [run.summary or {} for run in runs]
     groups = comparisons.pooled(summaries, n_boot=n_boot)
     several = len(groups) > 1
     sections = [Section("Runs", tables=[("", tables.runs_table(sorted(summaries, key=_order)))])]
