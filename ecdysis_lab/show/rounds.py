@@ -157,24 +157,19 @@ def _saw(failures: Sequence[Failure], patterns: Patterns | None, subset: Subset 
 
 
 def runs_text(found: Rows) -> str:
-    """The list of runs as a table; accuracy in per cent of the model that was trained on."""
-    rows = [
-        {
-            "run": run["run"],
-            "state": run["state"],
-            "arms": "; ".join(_arm(run, arm) for arm in run["arms"]),
-            "cost USD": "–" if run["cost_usd"] is None else f"{run['cost_usd']:.2f}",
-        }
-        for run in found
-    ]
+    """The list of runs as a table, a line an arm; accuracy in per cent of the model that was trained on."""
+    rows = []
+    for run in found:
+        shown = {"run": run["run"], "state": run["state"], "model": run["model"]}
+        cost = "–" if run["cost_usd"] is None else f"{run['cost_usd']:.2f}"
+        for arm in run["arms"] or [""]:
+            accuracy, rounds = run["accuracy"].get(arm), run["rounds"].get(arm)
+            percent = "–" if accuracy is None else f"{100 * accuracy:.1f}"
+            rows.append(
+                {**shown, "arm": arm, "accuracy %": percent, "rounds": rounds or "", "cost USD": cost}
+            )
+            shown, cost = dict.fromkeys(shown, ""), ""
     return _table(rows) or "no runs yet"
-
-
-def _arm(run: Mapping[str, Any], arm: str) -> str:
-    accuracy, rounds = run["accuracy"].get(arm), run["rounds"].get(arm)
-    told = [] if accuracy is None else [f"{100 * accuracy:.0f} %"]
-    told += [f"{rounds} rounds"] if rounds else []
-    return " ".join([arm, *([f"({', '.join(told)})"] if told else [])])
 
 
 def text(found: Mapping[str, Any]) -> str:
@@ -254,7 +249,7 @@ def _table(rows: Rows) -> str:
     widths = {name: max(len(name), *frame[name].str.len()) for name in frame}
     frame = frame.apply(lambda column: column.str.ljust(widths[column.name]))
     lines = frame.rename(columns=lambda name: name.ljust(widths[name])).to_string(index=False).splitlines()
-    return "\n".join(f"  {line.strip()}" for line in lines)
+    return "\n".join(f"  {line}".rstrip() for line in lines)
 
 
 def _cell(value: Any) -> str:
