@@ -15,8 +15,7 @@ from typing import Any
 from ecdysis_lab.records import Change, Failure, GateResult, LabError, Patterns, RoundRecord, Subset
 from ecdysis_lab.store import Round, Run, runs_of
 
-WIDTH = 100  # characters of a line of text
-CELL = 60  # characters of a cell of a table
+WIDTH = 120  # characters of a line of text
 SHORT = 8  # characters of a trial key or a hash
 Rows = Sequence[Mapping[str, Any]]
 
@@ -220,13 +219,7 @@ def _gates_text(gates: Rows) -> str:
     results = [GateResult(**gate) for gate in gates]
     return _table(
         [
-            {
-                "gate": g.name,
-                "asks": g.asks,
-                "outcome": g.outcome,
-                "seconds": f"{g.seconds:.2f}",
-                "numbers": numbers(g),
-            }
+            {"gate": g.name, "outcome": g.outcome, "seconds": f"{g.seconds:.2f}", "numbers": numbers(g)}
             for g in results
         ]
     )
@@ -240,21 +233,26 @@ def _change_row(change: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _table(rows: Rows) -> str:
-    """Rows as a plain table with short cells; an empty text without rows."""
+    """Rows as a plain table; the widest cells are cut until it fits ``WIDTH``. An empty text without rows."""
     import pandas as pd
 
     if not rows:
         return ""
     frame = pd.DataFrame(rows).map(_cell)
     widths = {name: max(len(name), *frame[name].str.len()) for name in frame}
-    frame = frame.apply(lambda column: column.str.ljust(widths[column.name]))
+    while sum(widths.values()) + 2 * len(widths) > WIDTH:
+        widths[max(widths, key=lambda name: widths[name])] -= 1
+    frame = frame.apply(lambda column: column.map(lambda cell: _cut(cell, widths[column.name])))
     lines = frame.rename(columns=lambda name: name.ljust(widths[name])).to_string(index=False).splitlines()
     return "\n".join(f"  {line}".rstrip() for line in lines)
 
 
 def _cell(value: Any) -> str:
-    shown = " ".join(("yes" if value is True else "no" if value is False else str(value)).split())
-    return shown if len(shown) <= CELL else f"{shown[: CELL - 1]}…"
+    return " ".join(("yes" if value is True else "no" if value is False else str(value)).split())
+
+
+def _cut(cell: str, width: int) -> str:
+    return cell.ljust(width) if len(cell) <= width else f"{cell[: width - 1]}…"
 
 
 def _filled(paragraph: str) -> str:
