@@ -9,7 +9,7 @@ import pytest
 
 from ecdysis_lab.evaluate import comparisons, results
 from ecdysis_lab.evaluate.metrics import cluster_interval
-from ecdysis_lab.records import LabError
+from ecdysis_lab.records import LabError, Patterns
 from ecdysis_lab.store import Run
 
 
@@ -124,5 +124,5 @@ def test_the_map_is_drawn_of_an_arm_that_groups_its_failures(tmp_path):
     summary = {"training": {arm: {"rounds": r} for arm, r in rounds.items()}}
     assert results.arm_with_patterns(folder, summary) is None
     for arm in ("ecdysis-no-fdcr", "ecdysis"):
-        folder.write_json(f"rounds/{arm}-1/patterns.json", {})
+        folder.round(arm, 1).patterns = Patterns((), {}, {}, "signature", "none", 1.0, None)
     assert results.arm_with_patterns(folder, summary) == "ecdysis"

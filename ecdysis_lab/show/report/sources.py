@@ -35,7 +35,7 @@ def find_runs(names: Sequence[str], data: Path | str) -> list[Run]:
     for run in found.values():
         if not run.ended:
             raise LabError(
-                f"runs: {run.run_id} has no summary yet (state: {run.status['state']}); finish it first"
+                f"runs: {run.run_id} has no summary.json yet (state: {run.status['state']}); finish it first"
             )
     return list(found.values())
 
