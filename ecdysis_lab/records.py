@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from types import UnionType
+from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
 
 from ecdysis_lab.hooks import Call
 
@@ -31,6 +33,10 @@ Effect = Literal["read", "write", "other"]
 def tool_key(call: Call) -> str:
     """Name and arguments of a call as one comparable string."""
     return f"{call.name} {json.dumps(call.arguments, sort_keys=True, default=str)}"
+
+
+Decision = Literal["accepted", "rejected", "no_spec", "no_change", "no_failures", "failed", "mended"]
+"""How a round, or an edit within it, ended; only an edit is ``mended``."""
 
 
 @dataclass(frozen=True)
@@ -462,27 +468,93 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Decision:
-    """Accepted or rejected, with the gate that decided and its numbers.
+class GateResult:
+    """What one gate said of one candidate.
 
     Parameters
     ----------
-    accepted : the decision.
-    gate : ``"static"``, ``"probe"``, ``"leak"``, ``"legal"``, ``"coverage"`` or ``"improvement"``.
-    reason : one sentence.
-    score_before, score_after : summed training score, None when the rerun was not reached.
-    gained, lost : task ids that flipped up and down.
-    numbers : further figures of the gate (e.g. sign-test p).
+    name, asks : of the gate. outcome : ``skipped`` where the run did not ask for this gate.
+    reason : one sentence; may be empty where the gate was passed. numbers : its figures.
+    seconds : wall clock, without the trials that were run for it.
     """
 
-    accepted: bool
+    name: str
+    outcome: Literal["passed", "rejected", "skipped"]
+    reason: str = ""
+    numbers: dict[str, Any] = field(default_factory=dict)
+    asks: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A candidate, by hash, and every gate that ran on it, in order."""
+
+    candidate: str
+    gates: tuple[GateResult, ...]
+
+
+@dataclass(frozen=True)
+class Edit:
+    """What became of one failure that went to the editor by itself.
+
+    Parameters
+    ----------
+    failure, task : trial key and task id. parent, harness : hashes in force before and after.
+    decision : of the edit; ``mended`` where an earlier edit had done it. gate : the one that decided, if one did.
+    reason : its sentence. candidate : hash, empty where nothing was edited. gates : that ran on it, in order.
+    gained : (task#seed) that an accepted edit won. editor_calls : of the editor. usage : of review and editor.
+    """
+
+    failure: str
+    task: str
+    parent: str
+    harness: str
+    decision: Decision
+    gate: str = ""
+    reason: str = ""
+    candidate: str = ""
+    gates: tuple[GateResult, ...] = ()
+    gained: tuple[str, ...] = ()
+    editor_calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """One round as ``record.json``, the ledger and ``summary.json`` tell it.
+
+    Parameters
+    ----------
+    round : from 1. failures, patterns, recurring, subset : counts.
+    decision : how it ended. gate : the gate that decided, empty where none did. reason : why, in one sentence.
+    score_before, score_after : summed training score; after is None when no rerun was needed to decide.
+    gained, lost : (task#seed) that flipped. editor_calls : calls of the editor.
+    harness : hash in force after the round. candidate : hash of the last candidate, or an empty string.
+    seconds : wall clock by phase. usage : consumption of review and editor. notes : what was left out.
+    parent : hash in force before the round. candidates : all that were judged, with every gate that ran.
+    """
+
+    round: int
+    failures: int
+    patterns: int
+    recurring: int
+    subset: int
+    decision: Decision
     gate: str
     reason: str
-    score_before: float | None = None
-    score_after: float | None = None
-    gained: tuple[str, ...] = ()
-    lost: tuple[str, ...] = ()
-    numbers: dict[str, Any] = field(default_factory=dict)
+    score_before: float
+    score_after: float | None
+    gained: tuple[str, ...]
+    lost: tuple[str, ...]
+    editor_calls: int
+    harness: str
+    candidate: str
+    seconds: dict[str, float]
+    usage: Usage
+    notes: tuple[str, ...] = ()
+    parent: str = ""
+    candidates: tuple[Judged, ...] = ()
 
 
 class LabError(Exception):
@@ -610,25 +682,50 @@ def to_json(record: Any) -> str:
     return json.dumps(asdict(record), sort_keys=True, default=str, ensure_ascii=False)
 
 
-def message_from(data: dict[str, Any]) -> Message:
-    """A ``Message`` from its ``asdict`` form."""
-    return Message(**{**data, "calls": tuple(Call(**c) for c in data.get("calls", ()))})
+def from_json(kind: Any, data: Any) -> Any:
+    """A value of a type from its plain JSON form, as ``asdict`` and JSON leave it.
+
+    Parameters
+    ----------
+    kind : a dataclass, or ``tuple[X, ...]``, ``dict[str, X]`` and the like of dataclasses.
+    data : plain JSON; null stays None whatever the type says.
+
+    Raises
+    ------
+    TypeError: a field that the dataclass does not know, or one that it misses.
+    """
+    made = _maker(kind)
+    return made(data) if made else data
 
 
-def trajectory_from(data: dict[str, Any]) -> Trajectory:
-    """A ``Trajectory`` from its ``asdict`` form."""
-    return Trajectory(
-        **{
-            **data,
-            "trial": Trial(**data["trial"]),
-            "messages": messages_from(data["messages"]),
-            "context": messages_from(data["context"]),
-            "interventions": tuple(Intervention(**i) for i in data["interventions"]),
-            "usage": {role: Usage(**u) for role, u in data["usage"].items()},
-        }
-    )
+@cache
+def _maker(kind: Any) -> Callable[[Any], Any] | None:
+    """What makes a value of a type out of plain JSON; None where plain JSON is the value."""
+    origin, inner = get_origin(kind), [a for a in get_args(kind) if a not in (Ellipsis, type(None))]
+    if is_dataclass(kind):
+        return _record_maker(kind)
+    if kind is Path:
+        return Path
+    if origin is dict:
+        value = _maker(inner[1])
+        return value and (lambda data: {k: value(v) for k, v in data.items()})
+    if origin is tuple:
+        item = _maker(inner[0])  # no tuple here mixes records with other values
+        return (lambda data: None if data is None else tuple(map(item, data))) if item else _tuple
+    return _maker(inner[0]) if origin is UnionType and len(inner) == 1 else None
 
 
-def messages_from(items: Iterable[dict[str, Any]]) -> tuple[Message, ...]:
-    """Messages from their ``asdict`` forms."""
-    return tuple(message_from(m) for m in items)
+def _tuple(data: Any) -> tuple[Any, ...] | None:
+    return None if data is None else tuple(data)
+
+
+def _record_maker(kind: Any) -> Callable[[Any], Any]:
+    hints = get_type_hints(kind)
+    makers = [(f.name, maker) for f in fields(kind) if (maker := _maker(hints[f.name]))]
+
+    def make(data: Any) -> Any:
+        if data is None:
+            return None
+        return kind(**data | {name: maker(data[name]) for name, maker in makers if name in data})
+
+    return make if makers else lambda data: None if data is None else kind(**data)

@@ -17,10 +17,11 @@ from openai_server import OpenAIServer, Reply, Request, call, text
 
 from ecdysis_lab.harness.rollout import Setup
 from ecdysis_lab.models import ModelParams
+from ecdysis_lab.records import RoundRecord
 from ecdysis_lab.review import editors
 from ecdysis_lab.store import Run, Store
 from ecdysis_lab.train.loop import Trainer
-from ecdysis_lab.train.rounds import RoundRecord, TrainConfig
+from ecdysis_lab.train.rounds import TrainConfig
 
 CANARY = "canary-b81f-in-no-file"
 SILENT = "from ecdysis_lab.hooks import Allow\n\n\ndef check(call, view):\n    return Allow()\n"
@@ -109,7 +110,7 @@ def test_one_review_and_one_edit_a_round(tmp_path: Path) -> None:
     rounds = train(tmp_path, desk)
     assert [(r.decision, r.gate, r.editor_calls) for r in rounds] == [("rejected", "improvement", 1)] * 2
     assert desk.asked == {**dict.fromkeys(ROLES, 2), "editor": 2}
-    assert [r.usage["calls"] for r in rounds] == [5, 5]
+    assert [r.usage.calls for r in rounds] == [5, 5]
     assert files_with_key(tmp_path) == []
 
 
@@ -120,7 +121,7 @@ def test_the_reason_of_a_cheap_gate_goes_back_once_and_both_calls_count(
     desk = Desk(first, SILENT)
     (only,) = train(tmp_path, desk, rounds=1)
     assert (only.gate, only.editor_calls, desk.asked["editor"]) == ("improvement", 2, 2)
-    assert (only.usage["calls"], only.usage["prompt_tokens"]) == (6, 600), "four turns and two edits"
+    assert (only.usage.calls, only.usage.prompt_tokens) == (6, 600), "four turns and two edits"
     asked = (tmp_path / "runs/run/rounds/ecdysis-1/candidate-1.editor.jsonl").read_text(encoding="utf-8")
     assert told in asked and "A gate rejected the last candidate" in asked
     assert files_with_key(tmp_path) == []
@@ -128,7 +129,7 @@ def test_the_reason_of_a_cheap_gate_goes_back_once_and_both_calls_count(
 
 def test_one_edit_a_failure_where_each_is_handed_over_alone(tmp_path: Path) -> None:
     desk = Desk(SILENT)
-    (only,) = train(tmp_path, desk, rounds=1, arm="self-evolution", method="one-by-one")
+    (only,) = train(tmp_path, desk, rounds=1, arm="self-evolution")
     assert only.failures >= 3
     assert desk.asked == {"alone": only.failures, "editor": only.failures}
     assert only.editor_calls == only.failures

@@ -21,6 +21,8 @@ from simlab import bench, folder, host
 from simlab import call as tool_call
 
 from ecdysis_lab.harness import Harness, load_harness
+from ecdysis_lab.harness.probe import probe
+from ecdysis_lab.harness.source import static_problems
 from ecdysis_lab.hooks import Allow, Refuse, Rewrite
 from ecdysis_lab.models.errors import PermanentError
 from ecdysis_lab.records import Candidate, Change, LabError, Spec
@@ -28,7 +30,6 @@ from ecdysis_lab.review import editors
 from ecdysis_lab.review.editors import staging
 from ecdysis_lab.review.editors.litellm import Block, apply, parse
 from ecdysis_lab.review.editors.opencode import TESTED
-from ecdysis_lab.train import gates
 
 CANARY = "canary-4f1c9a-never-on-disk"
 SPEC = Spec(
@@ -111,8 +112,8 @@ def events(candidate: Candidate) -> list[dict[str, Any]]:
 def check_new_rule(candidate: Candidate) -> None:
     """The candidate passes the cheap gates and changes a decision in the live environment."""
     child = load_harness(candidate.path)
-    assert gates.static_gate(child) is None
-    assert gates.probe_gate(child, bench(), "0") is None
+    assert static_problems(child) == []
+    assert probe(child, bench(), "0") is None
     with host(child) as desk:
         found = desk.check(tool_call("cancel_reservation", **HASHED), 50)
         assert found == Rewrite(PLAIN, None, "reservation_id_form")
@@ -277,7 +278,7 @@ def test_opencode_is_denied_shell_and_outside_and_strays_are_dropped(
         "dropped helper.py: a harness has only contract.py, skills.py, actions.py, regulation.py, harness.toml",
         "dropped sub/actions.py: a harness has only contract.py, skills.py, actions.py, regulation.py, harness.toml",
     )
-    assert gates.static_gate(load_harness(ran.candidate.path)) is None
+    assert static_problems(load_harness(ran.candidate.path)) == []
 
 
 @pytest.mark.slow
@@ -391,8 +392,8 @@ def test_removed_files_links_and_bytes(stand_in: Callable[..., Any], parent: Har
     assert made.notes == ("removed actions.py", "dropped skills.py: a link")
     assert [p.name for p in made.path.iterdir()] == ["contract.py"]
     assert (made.path / "contract.py").read_bytes() == b'x = "\xe9"\n'
-    rejected = gates.static_gate(load_harness(made.path))
-    assert rejected is not None and "contract.py:0 not plain UTF-8 text" in rejected.reason
+    (problem, *_) = static_problems(load_harness(made.path))
+    assert (problem.file, problem.line, problem.what) == ("contract.py", 0, "not plain UTF-8 text")
 
 
 def test_what_is_missing_is_said_with_the_remedy(stand_in: Callable[..., Any], monkeypatch: Any) -> None:

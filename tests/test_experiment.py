@@ -118,13 +118,13 @@ def test_the_harnesses_are_named(done: Experiment) -> None:
     hashes = read(done.run)["harness"]
     assert hashes["direct"] == load_harness("empty").hash
     assert hashes["human"] == load_harness("airline").hash
-    assert hashes["ecdysis"] == done.run.read_json("frozen-ecdysis.json")["harness"]
-    assert load_harness(done.run.path(f"harness/{hashes['ecdysis']}")).hash == hashes["ecdysis"]
+    assert hashes["ecdysis"] == done.run.frozen("ecdysis")
+    assert load_harness(done.run.harness_path(hashes["ecdysis"])).hash == hashes["ecdysis"]
 
 
 def test_the_run_is_told_as_done(done: Experiment) -> None:
-    assert done.run.read_json("status.json")["state"] == "done"
-    assert done.run.read_json("config.json")["seed"] == 2
+    assert done.run.status["state"] == "done"
+    assert done.run.config["seed"] == 2
     assert len(done.run.ledger()) == 1
 
 
@@ -175,14 +175,14 @@ def test_a_stop_and_a_second_start_give_the_same_summary(
     with pytest.raises(KeyboardInterrupt):
         first.go()
     monkeypatch.undo()
-    status = first.run.read_json("status.json")
+    status = first.run.status
     assert (status["state"], status["error"]) == ("interrupted", "KeyboardInterrupt: ")
-    assert first.run.read_json("summary.json") is None
+    assert first.run.summary is None
     second = Experiment(config, tmp_path)
     found = plain(json.loads(json.dumps(second.go())))
-    billed = second.run.path("billed.txt").read_text().split()
+    billed = second.run.billed_path.read_text().split()
     assert len(billed) - len(set(billed)) == 0
-    assert second.run.read_json("status.json")["state"] == "done"
+    assert second.run.status["state"] == "done"
     if where == "testing":
         assert found == plain(read(done.run))
     else:
@@ -204,7 +204,7 @@ def test_a_budget_stops_cleanly_and_a_larger_one_goes_on(done: Experiment, tmp_p
     first = Experiment(small(**other, max_tokens=tokens // 2), tmp_path)
     with pytest.raises(BudgetExceeded, match="max_tokens"):
         first.go()
-    assert first.run.read_json("status.json")["state"] == "interrupted"
+    assert first.run.status["state"] == "interrupted"
     kept = len(first.store.keys())
     assert 0 < kept < 6
     second = Experiment(small(**other, max_tokens=10_000_000), tmp_path)
@@ -222,7 +222,7 @@ def test_a_failure_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(Experiment, "_test", broken)
     with pytest.raises(OSError, match="gone"):
         experiment.go()
-    status = experiment.run.read_json("status.json")
+    status = experiment.run.status
     assert (status["state"], status["error"]) == ("failed", "OSError: the disk is gone")
 
 
@@ -334,7 +334,7 @@ def test_the_noise_floor_is_charged_to_the_run_and_to_no_arm(done: Experiment, t
 
 def test_a_run_of_an_older_lab_goes_on_under_its_name(tmp_path: Path) -> None:
     first = Experiment(small(arms="direct", test_models="sim/small"), tmp_path)
-    config = first.run.read_json("config.json")
+    config = first.run.config
     first.run.write_json("config.json", {k: v for k, v in config.items() if k not in ("paired", "confirm")})
     again = Experiment(small(arms="direct", test_models="sim/small"), tmp_path)
     assert again.run.folder == first.run.folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,10 @@ import pytest
 
 from ecdysis_lab.cli import notebooks
 from ecdysis_lab.evaluate.evaluation import Evaluation, prepare
-from ecdysis_lab.evaluate.frozen import check_frozen, find_frozen, training_block
+from ecdysis_lab.evaluate.frozen import check_frozen, find_frozen, training_of
 from ecdysis_lab.evaluate.scores import read_scores
 from ecdysis_lab.harness import SHIPPED, copy_harness, load_harness
-from ecdysis_lab.records import LabError
+from ecdysis_lab.records import LabError, RoundRecord, Usage
 from ecdysis_lab.store import Run
 
 SMALL: dict[str, Any] = {"benchmark": "tau2/airline", "test_tasks": 2, "trials": 3, "workers": 1}
@@ -24,34 +25,39 @@ def variant(run: Run, word: str) -> str:
     draft = run.path(f"draft-{word}/skills.py")
     draft.write_text(f'def brief(opening, policy):\n    return "{word}"\n')
     loaded = load_harness(draft.parent)
-    copy_harness(loaded, run.path(f"harness/{loaded.hash}"))
+    copy_harness(loaded, run.harness_path(loaded.hash))
     return loaded.hash
 
 
 @pytest.fixture
 def trained(tmp_path):
     """A finished training: round 1 accepted, round 2 rejected; and the hashes of start, kept and rejected."""
-    run = Run.open(tmp_path, "r1", {"benchmark": "tau2/airline", "model": "sim/medium"})
+    run = Run.open(
+        tmp_path, "r1", {"benchmark": "tau2/airline", "model": "sim/medium", "train_tasks": 4, "trials": 2}
+    )
     start, kept, lost = (variant(run, w) for w in ("start", "kept", "lost"))
     for n, decision, candidate in ((1, "accepted", kept), (2, "rejected", lost)):
-        entry = {"arm": "ecdysis", "round": n, "decision": decision, "harness": kept, "candidate": candidate}
-        run.append_ledger(entry)
-        record = {**entry, "seconds": {"review": 2.0 * n}, "editor_calls": 1}
-        run.write_json(f"rounds/ecdysis-{n}/record.json", record)
-    run.write_json("frozen-ecdysis.json", {"harness": kept})
+        record = RoundRecord(
+            n, 5, 2, 1, 2, decision, "improvement", "it rises", 3.0, 4.0, (), (), 1, kept, candidate,
+            {"review": 2.0 * n}, Usage(calls=2, prompt_tokens=10),
+        )  # fmt: skip
+        run.append_ledger({"arm": "ecdysis", **asdict(record)})
+        run.round("ecdysis", n).record = record
+    run.freeze("ecdysis", kept)
     return run, start, kept, lost
 
 
 def test_the_last_accepted_harness_is_frozen(trained, tmp_path):
     run, _, kept, _ = trained
     assert check_frozen(run, "ecdysis").hash == kept
-    assert check_frozen(run, "ecdysis", load_harness(run.folder / "harness" / kept)).hash == kept
+    assert check_frozen(run, "ecdysis", load_harness(run.harness_path(kept))).hash == kept
     found = find_frozen("r1:ecdysis", tmp_path, "tau2/airline")
     assert (found.arm, found.harness.hash, found.config["model"]) == ("ecdysis", kept, "sim/medium")
-    by_folder = find_frozen(str(run.folder / "harness" / kept), tmp_path, "tau2/airline")
+    by_folder = find_frozen(str(run.harness_path(kept)), tmp_path, "tau2/airline")
     assert (by_folder.arm, by_folder.harness.hash) == ("ecdysis", kept)
-    assert training_block(found)["phase_seconds"] == {"review": 6.0}
-    assert [r["round"] for r in training_block(found)["rounds"]] == [1, 2]
+    assert training_of(found)["phase_seconds"] == {"review": 6.0}
+    assert [r["round"] for r in training_of(found)["rounds"]] == [1, 2]
+    assert (training_of(found)["n_trials"], training_of(found)["prompt_tokens"]) == (8, 20)
 
 
 def test_nothing_accepted_freezes_the_start(tmp_path):
@@ -60,16 +66,16 @@ def test_nothing_accepted_freezes_the_start(tmp_path):
     run.append_ledger(
         {"arm": "ecdysis", "round": 1, "decision": "rejected", "harness": start, "candidate": lost}
     )
-    run.write_json("frozen-ecdysis.json", {"harness": start})
+    run.freeze("ecdysis", start)
     assert check_frozen(run, "ecdysis").hash == start
 
 
 def test_whatever_is_not_frozen_is_refused_with_the_reason(trained, tmp_path):
     run, start, kept, lost = trained
     with pytest.raises(LabError, match=r"is not frozen: it is an earlier or rejected candidate; .* accepted"):
-        find_frozen(str(run.folder / "harness" / lost), tmp_path, "tau2/airline")
+        find_frozen(str(run.harness_path(lost)), tmp_path, "tau2/airline")
     with pytest.raises(LabError, match="is not frozen: it is no harness of this training"):
-        check_frozen(run, "ecdysis", load_harness(run.folder / "harness" / start))
+        check_frozen(run, "ecdysis", load_harness(run.harness_path(start)))
     with pytest.raises(LabError, match="trained no arm 'human'; it trained ecdysis"):
         find_frozen("r1:human", tmp_path, "tau2/airline")
     with pytest.raises(LabError, match="is not frozen: it lies in no run"):
@@ -80,7 +86,7 @@ def test_whatever_is_not_frozen_is_refused_with_the_reason(trained, tmp_path):
         LabError, match="benchmark: ecdysis of run r1 was trained on tau2/airline, not tau2/retail"
     ):
         find_frozen("r1:ecdysis", tmp_path, "tau2/retail")
-    (run.folder / "harness" / kept / "skills.py").write_text("# edited by hand\n")
+    (run.harness_path(kept) / "skills.py").write_text("# edited by hand\n")
     with pytest.raises(LabError, match="have changed since training"):
         check_frozen(run, "ecdysis")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +18,11 @@ from simlab import bench, folder, passing, spec_of, trials
 from ecdysis_lab.harness import load_harness
 from ecdysis_lab.harness.probe import sample_arguments
 from ecdysis_lab.harness.source import Harness
-from ecdysis_lab.records import Candidate, Intervention, LabError, Trajectory, Trial
+from ecdysis_lab.records import Candidate, GateResult, Intervention, LabError, Trajectory, Trial
 from ecdysis_lab.review.editors.rules import RulesEditor
 from ecdysis_lab.train import gates
+from ecdysis_lab.train.arms import ARMS
+from ecdysis_lab.train.judging import Judging, Rerun, compare
 
 HOOKS = "from ecdysis_lab.hooks import Allow, Refuse, Rewrite\n\n\n"
 
@@ -36,55 +41,70 @@ def scored(scores: dict[tuple[str, int], float | None], start: str = "a") -> lis
 BEFORE = {("1", 0): 1.0, ("1", 1): 0.0, ("2", 0): 0.0, ("2", 1): 1.0, ("3", 0): 0.0}
 
 
-def judged(**changed: float | None) -> Any:
-    """The decision on BEFORE with some pairs changed, e.g. ``t1_0=0.0``."""
+def rerun(**changed: float | None) -> Rerun:
+    """BEFORE, and the same with some pairs changed, e.g. ``t1_0=0.0``."""
     after = dict(BEFORE) | {(k[1], int(k[-1])): v for k, v in changed.items()}
-    return gates.improvement_gate(scored(BEFORE), scored(after, "b"))
+    return Rerun(scored(BEFORE), scored(after, "b"))
+
+
+def never(*args: Any) -> Any:
+    raise AssertionError("no trial may be run for this gate")
+
+
+def judging(
+    harness: Harness, before: Sequence[Trajectory] = (), trials: Any = never, diff: str = "", **other: Any
+) -> Judging:
+    """A candidate before the gates."""
+    candidate = Candidate(harness.path, harness.hash, "parent", diff, "test", "edited")
+    return Judging(candidate, load_harness("empty"), before or passing(), bench(), trials, **other)
+
+
+def ran(made: Judging) -> dict[str, str]:
+    """Gate -> outcome of all that ran; a gate that ran twice stands under its last outcome."""
+    return {r.name: r.outcome for r in gates.run_gates(made, gates.GATES)[0]}
 
 
 # -- strict improvement -------------------------------------------------------------------------------------------
 
 
 def test_a_strict_rise_is_accepted() -> None:
-    decision = judged(t2_0=1.0)
-    assert (decision.accepted, decision.gate) == (True, "improvement")
-    assert (decision.score_before, decision.score_after) == (2.0, 3.0)
-    assert (decision.gained, decision.lost) == (("2#0",), ())
-    assert decision.reason == "training score rises from 2 to 3 of 5"
-    assert decision.numbers == {"pairs": 5, "reused": 0, "user_faults": 0, "sign_test_p": 1.0}
+    result, found = gates.rises(rerun(t2_0=1.0)), rerun(t2_0=1.0).comparison
+    assert (result.outcome, result.reason) == ("passed", "training score rises from 2 to 3 of 5")
+    assert (found.before, found.after, found.gained, found.lost) == (2.0, 3.0, ("2#0",), ())
+    assert result.numbers == {
+        "pairs": 5, "reused": 0, "before": 2.0, "after": 3.0, "gained": 1, "lost": 0, "sign_test_p": 1.0
+    }  # fmt: skip
 
 
 def test_the_smallest_rise_is_enough_and_equal_is_not() -> None:
-    assert judged(t2_0=1e-9).accepted
-    equal = judged()
-    assert (equal.accepted, equal.score_before, equal.score_after) == (False, 2.0, 2.0)
-    assert equal.reason == "training score stays from 2 to 2 of 5"
+    assert gates.rises(rerun(t2_0=1e-9)).outcome == "passed"
+    equal = gates.rises(rerun())
+    assert (equal.outcome, equal.reason) == ("rejected", "training score stays from 2 to 2 of 5")
 
 
 def test_as_many_lost_as_gained_is_rejected_and_both_are_named() -> None:
-    decision = judged(t2_0=1.0, t1_0=0.0)
-    assert (decision.accepted, decision.gained, decision.lost) == (False, ("2#0",), ("1#0",))
+    found = rerun(t2_0=1.0, t1_0=0.0)
+    assert (found.comparison.gained, found.comparison.lost) == (("2#0",), ("1#0",))
+    assert gates.rises(found).outcome == "rejected"
 
 
 def test_a_fall_is_rejected() -> None:
-    decision = judged(t1_0=0.0)
-    assert (decision.accepted, decision.reason) == (False, "training score falls from 2 to 1 of 5")
+    result = gates.rises(rerun(t1_0=0.0))
+    assert (result.outcome, result.reason) == ("rejected", "training score falls from 2 to 1 of 5")
 
 
 def test_more_gained_than_lost_is_accepted_with_its_sign_test() -> None:
     before = {(str(n), 0): 0.0 for n in range(8)} | {("9", 0): 1.0}
     after = {(str(n), 0): 1.0 for n in range(8)} | {("9", 0): 0.0}
-    decision = gates.improvement_gate(scored(before), scored(after, "b"), reused=4)
-    assert (decision.accepted, len(decision.gained), decision.lost) == (True, 8, ("9#0",))
-    assert decision.numbers["reused"] == 4
-    assert decision.numbers["sign_test_p"] == pytest.approx(2 * 10 / 2**9)  # P(≥ 8 of 9), two-sided
+    result = gates.rises(Rerun(scored(before), scored(after, "b"), reused=4))
+    assert (result.outcome, result.numbers["gained"], result.numbers["lost"]) == ("passed", 8, 1)
+    assert result.numbers["reused"] == 4
+    assert result.numbers["sign_test_p"] == pytest.approx(2 * 10 / 2**9)  # P(≥ 8 of 9), two-sided
 
 
 def test_partial_scores_are_summed() -> None:
-    decision = gates.improvement_gate(
-        scored({("1", 0): 0.5, ("2", 0): 0.5}), scored({("1", 0): 1.0, ("2", 0): 0.25})
-    )
-    assert (decision.accepted, decision.score_before, decision.score_after) == (True, 1.0, 1.25)
+    found = compare(scored({("1", 0): 0.5, ("2", 0): 0.5}), scored({("1", 0): 1.0, ("2", 0): 0.25}))
+    assert (found.before, found.after) == (1.0, 1.25)
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
@@ -98,12 +118,12 @@ def test_a_missing_pair_is_named_and_never_a_zero(side: str, how: str) -> None:
     better = {k: 1.0 for k in gap if gap[k] is not None} | {k: v for k, v in gap.items() if v is None}
     pair = (scored(gap), whole) if side == "before" else (whole, scored(better))
     with pytest.raises(LabError, match=r"task 2, seed 1 \(1 in all\)"):
-        gates.improvement_gate(*pair)
+        compare(*pair)
 
 
 def test_several_missing_pairs_are_counted() -> None:
     with pytest.raises(LabError, match=r"task 1, seed 0 \(5 in all\)"):
-        gates.improvement_gate(scored(BEFORE), [])
+        compare(scored(BEFORE), [])
 
 
 def faulted(trajectories: list[Trajectory], *pairs: tuple[str, int]) -> list[Trajectory]:
@@ -121,33 +141,71 @@ def test_a_user_fault_is_left_out_on_both_sides_and_counted() -> None:
         (faulted(scored(BEFORE), ("3", 0)), better),
         (scored(BEFORE), faulted(better, ("3", 0))),
     ):
-        decision = gates.improvement_gate(before, after)
-        assert (decision.accepted, decision.score_before, decision.score_after) == (True, 2.0, 3.0)
-        assert (decision.gained, decision.numbers["pairs"], decision.numbers["user_faults"]) == (
-            ("2#0",),
-            4,
-            1,
-        )
+        found = compare(before, after)
+        assert found.whole and (found.before, found.after) == (2.0, 3.0)
+        assert (found.gained, found.pairs, found.user_faults) == (("2#0",), 4, 1)
 
 
 def test_a_user_fault_never_hides_a_loss() -> None:
     """A gain beside a success that is now a user fault: nobody knows whether the sum rises."""
     better = faulted(scored(dict(BEFORE) | {("2", 0): 1.0}, "b"), ("1", 0))
-    decision = gates.improvement_gate(scored(BEFORE), better)
-    assert (decision.accepted, decision.gate, decision.score_after) == (False, "coverage", None)
-    assert decision.reason.startswith("the user failed in 1 pairs")
-    nothing = gates.improvement_gate(faulted(scored({("1", 0): 1.0}), ("1", 0)), scored({("1", 0): 1.0}))
-    assert (nothing.accepted, nothing.gate) == (False, "coverage")
+    result = gates.covered(Rerun(scored(BEFORE), better))
+    assert result.outcome == "rejected" and result.reason.startswith("the user failed in 1 pairs")
+    nothing = Rerun(faulted(scored({("1", 0): 1.0}), ("1", 0)), scored({("1", 0): 1.0}))
+    assert gates.covered(nothing).outcome == "rejected"
+    assert gates.covered(rerun()).outcome == "passed"
 
 
 def test_a_hook_that_broke_in_a_trial_rejects_whatever_the_score() -> None:
     after = scored(dict.fromkeys(BEFORE, 1.0), "b")
     fault = Intervention(3, "check", "fault", rule="error", reason="ZeroDivisionError: division by zero")
     after[1] = replace(after[1], interventions=(fault,))
-    decision = gates.improvement_gate(scored(BEFORE), after)
-    assert (decision.accepted, decision.gate, decision.numbers["faults"]) == (False, "probe", 1)
-    assert decision.reason == "a hook broke in 1 trials: ZeroDivisionError: division by zero"
-    assert decision.score_after == 5.0
+    result = gates.unbroken(Rerun(scored(BEFORE), after))
+    assert (result.outcome, result.name, result.numbers) == ("rejected", "probe", {"trials": 5, "faults": 1})
+    assert result.reason == "a hook broke in 1 trials: ZeroDivisionError: division by zero"
+
+
+# -- confirmation -------------------------------------------------------------------------------------------------
+
+
+def on_fresh_seeds(start: Harness, tmp_path: Path, score: float, **other: Any) -> Any:
+    """What the confirmation says where the parent scores 1 of 2 on fresh seeds and the candidate this much more."""
+    child, asked = folder(tmp_path / "h", skills="def brief(opening, policy):\n    return ''\n"), []
+
+    def trials(harness: Harness, what: str, tasks: set[str], seeds: Any) -> list[Trajectory]:
+        asked.append((what, tuple(seeds)))
+        better = score if harness.hash == child.hash else 0.0
+        made = scored({("1", s): better for s in seeds} | {("2", s): 1.0 for s in seeds}, harness.hash)
+        return [replace(t, **other) for t in made] if harness.hash == child.hash else made
+
+    made = judging(child, scored(BEFORE), trials, fresh_seeds=((7, 8), (9,)))
+    return gates.confirm(made), asked
+
+
+def test_a_candidate_has_to_rise_on_every_fresh_seed_together(tmp_path: Path) -> None:
+    result, asked = on_fresh_seeds(load_harness("empty"), tmp_path / "a", 1.0)
+    assert result.outcome == "passed"
+    assert result.reason == "on fresh seeds training score rises from 3 to 6 of 6"
+    assert (result.numbers["repeats"], result.numbers["before"], result.numbers["after"]) == (2, 3.0, 6.0)
+    assert asked == [
+        ("confirmation 1, parent", (7, 8)), ("confirmation 1, candidate", (7, 8)),
+        ("confirmation 2, parent", (9,)), ("confirmation 2, candidate", (9,)),
+    ]  # fmt: skip
+    same, _ = on_fresh_seeds(load_harness("empty"), tmp_path / "b", 0.0)
+    assert (same.outcome, same.reason) == ("rejected", "on fresh seeds training score stays from 3 to 3 of 6")
+
+
+def test_a_hook_that_breaks_on_a_fresh_seed_is_told_as_what_it_is(tmp_path: Path) -> None:
+    fault = (Intervention(3, "check", "fault", reason="KeyError: 'x'"),)
+    result, _ = on_fresh_seeds(load_harness("empty"), tmp_path, 1.0, interventions=fault)
+    assert (result.outcome, result.reason) == (
+        "rejected",
+        "on fresh seeds a hook broke in 6 trials: KeyError: 'x'",
+    )
+
+
+def test_no_fresh_seeds_no_confirmation(tmp_path: Path) -> None:
+    assert gates.confirm(judging(load_harness("empty"))).outcome == "skipped"
 
 
 # -- static policy and probe --------------------------------------------------------------------------------------
@@ -157,8 +215,8 @@ def test_static_names_file_line_and_breach(tmp_path: Path) -> None:
     loaded = folder(
         tmp_path / "h", actions=HOOKS + "import os\n\n\ndef check(call, view):\n    return open(call.name)\n"
     )
-    decision = gates.static_gate(loaded)
-    assert (decision.accepted, decision.gate, decision.numbers) == (False, "static", {"problems": 2})
+    decision = gates.static(judging(loaded))
+    assert (decision.outcome, decision.numbers) == ("rejected", {"problems": 2})
     assert "actions.py:4 import of 'os'" in decision.reason
     assert "actions.py:8 use of 'open'" in decision.reason
 
@@ -166,7 +224,7 @@ def test_static_names_file_line_and_breach(tmp_path: Path) -> None:
 def test_static_rejects_stray_files(tmp_path: Path) -> None:
     loaded = folder(tmp_path / "h", skills="def brief(opening, policy):\n    return ''\n")
     (loaded.path / "helper.py").write_text("x = 1\n")
-    decision = gates.static_gate(load_harness(loaded.path))
+    decision = gates.static(judging(load_harness(loaded.path)))
     assert "helper.py" in decision.reason
 
 
@@ -188,16 +246,16 @@ def test_static_rejects_stray_files(tmp_path: Path) -> None:
     ],
 )
 def test_probe_rejects_a_hook_that_breaks(layer: str, source: str, told: str, tmp_path: Path) -> None:
-    decision = gates.probe_gate(folder(tmp_path / "h", **{layer: source}), bench(), "0")
-    assert (decision.accepted, decision.gate) == (False, "probe")
+    decision = gates.plain_calls(judging(folder(tmp_path / "h", **{layer: source})))
+    assert decision.outcome == "rejected"
     assert decision.reason.startswith("a hook breaks on a plain call: ")
     assert told in decision.reason
 
 
 @pytest.mark.parametrize("start", ["empty", "airline"])
 def test_the_shipped_harnesses_pass(start: str) -> None:
-    assert gates.static_gate(load_harness(start)) is None
-    assert gates.probe_gate(load_harness(start), bench(), "0") is None
+    made = judging(load_harness(start))
+    assert (gates.static(made).outcome, gates.plain_calls(made).outcome) == ("passed", "passed")
 
 
 def test_every_tool_is_probed_with_every_argument(tmp_path: Path) -> None:
@@ -210,7 +268,7 @@ def test_every_tool_is_probed_with_every_argument(tmp_path: Path) -> None:
         "    if call.name == 'update_reservation_baggages':\n        return Rewrite({'x': call.arguments['payment_id'] + 1})\n"
         "    return Allow()\n"
     )
-    assert gates.probe_gate(folder(tmp_path / "h", actions=source), bench(), "0").gate == "probe"
+    assert gates.plain_calls(judging(folder(tmp_path / "h", actions=source))).outcome == "rejected"
 
 
 # -- leak ---------------------------------------------------------------------------------------------------------
@@ -226,12 +284,16 @@ def test_leak_names_the_fact(tmp_path: Path) -> None:
         if "user_id" in c.arguments
     )
     guard = {"kind": "contract_hint", "tool": "calculate", "text": f"Not for {user}."}
-    decision = gates.leak_gate(edited(guard, tmp_path), training, bench())
-    assert (decision.accepted, decision.gate) == (False, "leak")
+    decision = gates.leak(before_gates(edited(guard, tmp_path), training))
+    assert decision.outcome == "rejected"
     assert f"user id: {user}" in decision.reason
     assert f"user id: {user}" in decision.numbers["facts"]
     clean = {**guard, "text": "Cancel within 24 hours of booking; $50 a bag."}
-    assert gates.leak_gate(edited(clean, tmp_path / "clean"), training, bench()) is None
+    assert gates.leak(before_gates(edited(clean, tmp_path / "clean"), training)).outcome == "passed"
+
+
+def before_gates(candidate: Candidate, before: Sequence[Trajectory]) -> Judging:
+    return judging(load_harness(candidate.path), before, diff=candidate.diff)
 
 
 def edited(guard: dict[str, Any], out: Path, start: str = "empty") -> Candidate:
@@ -243,8 +305,10 @@ def edited(guard: dict[str, Any], out: Path, start: str = "empty") -> Candidate:
 # -- legal actions ------------------------------------------------------------------------------------------------
 
 
-def replays(loaded: Harness, recorded: list[Trajectory]) -> list[Any]:
-    return list(gates.replays_of(recorded, loaded, bench()).values())
+def legally(loaded: Harness, recorded: Sequence[Trajectory]) -> GateResult:
+    """What the legal gate says under its own name, as the runner records it."""
+    gate = next(g for g in gates.GATES if g.name == "legal")
+    return gate.run(judging(loaded, recorded))
 
 
 def test_a_candidate_that_refuses_a_legal_call_is_rejected_with_that_call(tmp_path: Path) -> None:
@@ -258,9 +322,9 @@ def test_a_candidate_that_refuses_a_legal_call_is_rejected_with_that_call(tmp_pa
         (t, c) for t in recorded for m in t.messages for c in m.calls if c.name == "cancel_reservation"
     ]
     assert cancels, "some passing trial cancels"
-    decision = gates.legal_gate(replays(folder(tmp_path / "h", actions=source), recorded))
+    decision = legally(folder(tmp_path / "h", actions=source), recorded)
     trajectory, act = cancels[0]
-    assert (decision.accepted, decision.gate) == (False, "legal")
+    assert (decision.outcome, decision.name) == ("rejected", "legal")
     assert decision.reason == (
         f"refused an act of passing trial {trajectory.key[:8]}: cancel_reservation "
         f'{{"reservation_id": "{act.arguments["reservation_id"]}"}} (rule never_cancel: Never. Deny it.)'
@@ -272,14 +336,15 @@ def test_a_candidate_that_refuses_a_legal_call_is_rejected_with_that_call(tmp_pa
 
 def test_a_candidate_that_alters_a_legal_call_is_rejected_with_both_forms(tmp_path: Path) -> None:
     guard = {"kind": "canonical_argument", "argument": "reservation_id", "transform": ["lower"]}
-    decision = gates.legal_gate(replays(load_harness(edited(guard, tmp_path).path), passing()))
-    assert (decision.gate, decision.numbers["shown"][0]["what"]) == ("legal", "altered")
+    decision = legally(load_harness(edited(guard, tmp_path).path), passing())
+    assert (decision.name, decision.numbers["shown"][0]["what"]) == ("legal", "altered")
     assert "(rule canonical_reservation_id: " in decision.reason
     assert "→" in decision.reason
 
 
 def test_the_human_harness_passes_on_flawless_trials() -> None:
-    assert gates.legal_gate(replays(load_harness("airline"), passing(n=20))) is None
+    result = legally(load_harness("airline"), passing(n=20))
+    assert result.outcome == "passed" and result.numbers["calls"] > result.numbers["replays"] > 15
 
 
 def test_a_call_that_the_environment_rejected_may_change(tmp_path: Path) -> None:
@@ -293,11 +358,11 @@ def test_a_call_that_the_environment_rejected_may_change(tmp_path: Path) -> None
         "        return Refuse('It fails.', 'Use the right form.', 'form')\n    return Allow()\n"
     )
     loaded = folder(tmp_path / "h", actions=source)
-    assert gates.legal_gate(replays(loaded, recorded)) is None
+    assert legally(loaded, recorded).outcome == "passed"
     worse = folder(
         tmp_path / "w", actions=source.replace("in WRONG", "in WRONG or call.name == 'get_user_details'")
     )
-    assert gates.legal_gate(replays(worse, recorded)).gate == "legal"
+    assert legally(worse, recorded).outcome == "rejected"
 
 
 def errored(trajectory: Trajectory, call_id: str) -> bool:
@@ -312,20 +377,77 @@ def test_a_hook_that_breaks_on_a_real_call_is_rejected_before_the_rerun(tmp_path
         "    return Allow()\n"
     )
     loaded = folder(tmp_path / "h", actions=source)
-    assert gates.probe_gate(loaded, bench(), "0") is None
-    decision = gates.legal_gate(replays(loaded, passing()))
-    assert (decision.accepted, decision.gate) == (False, "probe")
+    assert gates.plain_calls(judging(loaded)).outcome == "passed"
+    decision = legally(loaded, passing())
+    assert (decision.outcome, decision.name) == ("rejected", "probe")
+    assert decision.asks == "no hook breaks in a replay" and decision.numbers["faults"] > 0
     assert "first check in passing trial" in decision.reason
     assert "ZeroDivisionError" in decision.reason
 
 
-def test_cheap_gates_stop_at_the_first(tmp_path: Path) -> None:
-    training = passing()
-    candidate = edited({"kind": "known_tools"}, tmp_path)
-    assert gates.cheap_gates(candidate, gates.loaded(candidate), training, bench()) is None
+def test_only_passing_trials_say_what_is_legal(tmp_path: Path) -> None:
+    """A candidate that refuses one act which occurs in passing trials only, and one that occurs in failing ones only."""
+    recorded = trials("airline", "sim/small", "empty", 20)
+    acts: dict[bool, set[str]] = {True: set(), False: set()}
+    for t in recorded:
+        executed = {m.call_id for m in t.messages if m.role == "tool" and not m.error}
+        acts[t.success] |= {
+            json.dumps([c.name, c.arguments]) for m in t.messages for c in m.calls if c.id in executed
+        }
+    only = {success: sorted(acts[success] - acts[not success])[0] for success in (True, False)}
+
+    def refusing(name: str, act: str) -> GateResult:
+        source = HOOKS + (
+            f"ACT = {json.loads(act)!r}\n\n\ndef check(call, view):\n    if [call.name, call.arguments] == ACT:\n"
+            "        return Refuse('Not this one.', 'Do another thing.', 'one_act')\n    return Allow()\n"
+        )
+        return legally(folder(tmp_path / name, actions=source), recorded)
+
+    assert refusing("legal", only[True]).outcome == "rejected"
+    assert refusing("harmless", only[False]).outcome == "passed"
+
+
+# -- the list -----------------------------------------------------------------------------------------------------
+
+
+def test_the_gates_stop_at_the_first_that_rejects(tmp_path: Path) -> None:
     broken = folder(tmp_path / "b", actions="import os\n\n\ndef check(call, view):\n    return 1 / 0\n")
-    leaking = replace(candidate, path=broken.path, diff="+ mia_li_3668")
-    assert gates.cheap_gates(leaking, broken, training, bench()).gate == "static"
+    assert ran(judging(broken, diff="+ mia_li_3668")) == {"static": "rejected"}
+    results, retry = gates.run_gates(judging(broken), gates.GATES)
+    assert retry and len(results) == 1
+
+
+def test_every_gate_that_ran_is_told_in_order_with_numbers_and_seconds(tmp_path: Path) -> None:
+    """The code is sound, the replays are silent, so all is taken over and the score stays: rejected, for good."""
+    sound = folder(tmp_path / "s", actions=HOOKS + "def check(call, view):\n    return Allow()\n")
+    made = judging(sound, trials=lambda *asked: [])
+    results, retry = gates.run_gates(made, gates.GATES)
+    told = [(r.name, r.outcome) for r in results]
+    assert told == [
+        ("static", "passed"), ("probe", "passed"), ("leak", "passed"), ("legal", "passed"), ("coverage", "passed"),
+        ("probe", "passed"), ("improvement", "rejected"),
+    ]  # fmt: skip
+    assert not retry and all(r.asks for r in results)
+    assert results[3].numbers["replays"] == len(passing()) == results[6].numbers["reused"]
+    assert results[3].seconds > results[0].seconds >= 0
+
+
+def test_trials_run_for_a_gate_are_not_its_seconds(tmp_path: Path) -> None:
+    def slow(harness: Harness, what: str, tasks: set[str], seeds: Any) -> list[Trajectory]:
+        time.sleep(0.3)
+        return scored(BEFORE, harness.hash)
+
+    made = judging(load_harness("empty"), scored(BEFORE), slow, reuse=False)
+    result = next(g for g in gates.GATES if g.name == "coverage").run(made)
+    assert result.outcome == "passed" and result.seconds < 0.2 <= made.trial_seconds
+
+
+def test_an_arm_names_gates_that_exist() -> None:
+    known = {gate.name for gate in gates.GATES}
+    assert all(set(arm.gates) <= known for arm in ARMS.values() if arm.gates is not None)
+    assert [g.name for g in gates.gates_of(ARMS["ecdysis"])] == [g.name for g in gates.GATES]
+    alone = [g.name for g in gates.gates_of(ARMS["self-evolution"])]
+    assert alone == ["static", "probe", "coverage", "probe", "improvement"]
 
 
 # -- growth ---------------------------------------------------------------------------------------------------------
@@ -349,7 +471,3 @@ def test_growth_over_thirty_per_cent_is_warned_of(tmp_path: Path) -> None:
 
 def test_growth_from_nothing_has_no_measure(tmp_path: Path) -> None:
     assert gates.growth_notes(load_harness("empty"), folder(tmp_path / "a", skills=lines(500))) == ()
-
-
-def test_an_editor_hears_of_every_gate_that_judges_code() -> None:
-    assert gates.BACK_TO_EDITOR == ("static", "probe", "leak", "legal")

@@ -10,7 +10,8 @@ from test_evaluate import grid, trajectory
 
 from ecdysis_lab.evaluate.noise import from_counts, gain_distribution, noise_floor
 from ecdysis_lab.records import LabError
-from ecdysis_lab.train.gates import improvement_gate
+from ecdysis_lab.train.gates import rises
+from ecdysis_lab.train.judging import Rerun
 
 
 @pytest.mark.parametrize("c, m, repeats", [(3, 2, 2), (0, 2, 2), (4, 2, 2), (2, 2, 3), (5, 3, 2), (1, 1, 2)])
@@ -72,10 +73,10 @@ def test_a_null_edit_is_accepted_no_more_often_than_the_a_a_run_predicts():
         floor = from_counts(rng.binomial(6, rate), 3)
         sides = [rng.random((20, 3)) < rate[:, None] for _ in range(2)]
         before, after = (grid({str(t): row.astype(int) for t, row in enumerate(side)}) for side in sides)
-        decision = improvement_gate(before, after)
+        rerun = Rerun(before, after)
         predicted.append(floor.null_accept_rate)
-        accepted.append(decision.accepted)
-        beyond.append(decision.score_after - decision.score_before >= floor.smallest_gain)
+        accepted.append(rises(rerun).outcome == "passed")
+        beyond.append(rerun.comparison.after - rerun.comparison.before >= floor.smallest_gain)
     noise = 1.96 * (0.25 / labs) ** 0.5
     assert np.mean(accepted) <= np.mean(predicted) + noise
     assert np.mean(predicted) == pytest.approx(0.45, abs=0.02)  # near a coin: a bare rise says little

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from widget_data import ATTACK, write_jsonl
 
 from ecdysis_lab.evaluate import evolution
 from ecdysis_lab.evaluate.accommodation import Judgement
-from ecdysis_lab.evaluate.accommodation_facts import isolated, judgements_of, load_round, rounds_of
+from ecdysis_lab.evaluate.accommodation_facts import evidence_of, isolated, judgements_of
 from ecdysis_lab.evaluate.agreement import DEFECT, QUIRK, UNSURE, Label, read_labels
 from ecdysis_lab.failures.cards import find_failures
 from ecdysis_lab.failures.embedding import embedder
@@ -27,17 +27,29 @@ from ecdysis_lab.failures.importing import import_traces
 from ecdysis_lab.failures.patterns import find_patterns
 from ecdysis_lab.failures.subset import all_failures
 from ecdysis_lab.harness import copy_harness, load_harness
-from ecdysis_lab.records import Change, Failure, LabError, Patterns, Review, Spec, Usage
+from ecdysis_lab.records import (
+    Change,
+    Edit,
+    Failure,
+    GateResult,
+    Judged,
+    LabError,
+    Patterns,
+    Review,
+    RoundRecord,
+    Spec,
+    Usage,
+)
 from ecdysis_lab.review.context import build_context
 from ecdysis_lab.review.debate import Reviewer
 from ecdysis_lab.review.editors.rules import RulesEditor
+from ecdysis_lab.show import rounds
 from ecdysis_lab.show.widgets.annotator import EditAnnotator
 from ecdysis_lab.show.widgets.debate import show_review
 from ecdysis_lab.show.widgets.diff import diff_html
 from ecdysis_lab.show.widgets.gates_view import decision_line, gates_table, round_diff
 from ecdysis_lab.show.widgets.labels import EditLabels
 from ecdysis_lab.store import Run, Store
-from ecdysis_lab.train.rounds import RoundRecord
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -47,22 +59,17 @@ def record(**other: Any) -> RoundRecord:
         "round": 1, "failures": 5, "patterns": 2, "recurring": 1, "subset": 2, "decision": "accepted",
         "gate": "improvement", "reason": "training score rises from 3 to 5 of 8", "score_before": 3.0,
         "score_after": 5.0, "gained": ("1#0", "2#0"), "lost": (), "editor_calls": 1, "harness": "", "candidate": "c",
-        "seconds": {}, "usage": asdict(Usage()),
+        "seconds": {}, "usage": Usage(),
     }  # fmt: skip
     return RoundRecord(**(base | other))
 
 
 def write_round(run: Run, failures: list[Failure], patterns: Patterns, review: Review, n: int = 1) -> None:
     """The files that a round leaves, as far as reading needs them."""
-    folder = f"rounds/ecdysis-{n}"
-    bare = [
-        {k: v for k, v in asdict(replace(f, trajectory=None)).items() if k != "trajectory"} for f in failures
-    ]  # type: ignore[arg-type]
-    run.write_json(f"{folder}/failures.json", bare)
-    run.write_json(f"{folder}/patterns.json", patterns)
-    run.write_json(f"{folder}/subset.json", all_failures(failures))
-    run.write_json(f"{folder}/review.json", review)
-    run.write_json(f"{folder}/debate.json", {"context": "", "turns": review.turns, "usage": {}})
+    round = run.round("ecdysis", n)
+    round.failures, round.patterns, round.subset = failures, patterns, all_failures(failures)
+    round.review = review
+    round.save_debate({"context": "", "turns": review.turns, "usage": {}})
 
 
 @pytest.fixture(scope="module")
@@ -83,13 +90,18 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Store, Review]:
     review = Reviewer("sim/reviewer").review(context)
     assert review.spec is not None and review.spec.changes
     write_round(run, failures, patterns, review)
-    copy_harness(start, run.path(f"harness/{start.hash}"))
-    made = RulesEditor().edit(start.path, review.spec, run.path("rounds/ecdysis-1/candidate-0"))
-    run.write_json(
-        "rounds/ecdysis-1/record.json", record(parent=start.hash, candidate=made.hash, harness=made.hash)
+    copy_harness(start, run.harness_path(start.hash))
+    round = run.round("ecdysis", 1)
+    made = RulesEditor().edit(start.path, review.spec, round.candidate_path(0))
+    gates = (
+        GateResult("static", "passed", asks="imports"),
+        GateResult("legal", "passed", "", {"replays": 7, "shown": ["a", "b"]}, "no act refused", 0.25),
+        GateResult(
+            "improvement", "passed", "training score rises", {"pairs": 8, "sign_test_p": 0.5}, "it rises"
+        ),
     )
-    run.append_ledger(
-        {"arm": "ecdysis", "round": 1, "numbers": {"pairs": 8, "sign_test_p": 0.5, "facts": ["x"]}}
+    round.record = record(
+        parent=start.hash, candidate=made.hash, harness=made.hash, candidates=(Judged(made.hash, gates),)
     )
     return run, store, review
 
@@ -145,8 +157,8 @@ def test_every_reference_leads_to_its_step(real: Any) -> None:
 
 def test_without_the_trials_references_are_plain_text(real: Any, tmp_path: Path) -> None:
     run = Run(tmp_path / "runs/r")
-    for name in ("review.json", "failures.json"):
-        run.write_json(f"rounds/ecdysis-1/{name}", real[0].read_json(f"rounds/ecdysis-1/{name}"))
+    one, other = run.round("ecdysis", 1), real[0].round("ecdysis", 1)
+    one.review, one.failures = other.review, other.failures
     page = show_review(run, 1).html
     assert Tags(page).links == []
     assert real[2].spec.changes[0].evidence[0] in page
@@ -185,22 +197,21 @@ def test_markup_in_a_trajectory_or_an_answer_is_inert(hostile: Run) -> None:
 
 
 def test_an_unfinished_debate_and_no_spec_are_told(hostile: Run) -> None:
-    review = hostile.read_json("rounds/ecdysis-1/review.json")
-    reason = f"no usable change: {ATTACK}"
-    hostile.write_json("rounds/ecdysis-1/review.json", {**review, "spec": None, "reason": reason})
+    round = hostile.round("ecdysis", 1)
+    round.review = replace(round.review, spec=None, reason=f"no usable change: {ATTACK}")
     page = show_review(hostile, 1).html
     assert "No spec: no usable change: &lt;script&gt;" in page and "script" not in Tags(page).names
-    hostile.path("rounds/ecdysis-1/review.json").unlink()
+    (hostile.folder / round.place / "review.json").unlink()
     assert "The debate is not finished." in show_review(hostile, 1).html
     with pytest.raises(LabError, match=r"no review of round 7 of arm 'ecdysis'; it has ecdysis-1"):
         show_review(hostile, 7)
 
 
 def test_the_arm_that_edits_failure_by_failure_is_shown_too(tmp_path: Path) -> None:
-    run, folder = Run(tmp_path / "r"), "rounds/self-evolution-1"
-    edit = {"task": "7", "decision": "rejected", "gate": "static", "reason": f"import of os {ATTACK}"}
-    run.write_json(f"{folder}/edits.json", [edit])
-    run.write_json(f"{folder}/debate-1.json", {"turns": [["moderator", ATTACK]]})
+    run = Run(tmp_path / "r")
+    round = run.round("self-evolution", 1)
+    round.edits = (Edit("k", "7", "p", "p", "rejected", "static", f"import of os {ATTACK}"),)
+    round.save_debate({"turns": [["moderator", ATTACK]]}, 1)
     page = show_review(run, 1, arm="self-evolution").html
     assert "1. task 7: rejected by static" in page and "import of os" in page
     assert not Tags(page).names & {"script", "img"}
@@ -241,32 +252,41 @@ def test_the_edit_of_a_round(real: Any) -> None:
 # -- gates ----------------------------------------------------------------------------------------------------------
 
 
-def answers(run: Run, **other: Any) -> dict[str, str]:
-    run.write_json("rounds/ecdysis-2/record.json", record(round=2, **other))
-    table = gates_table(run, "ecdysis", 2)
-    return dict(zip(table["gate"], table["answer"], strict=True))
-
-
-def test_the_gates_stand_in_order_with_their_answers(real: Any, tmp_path: Path) -> None:
+def test_the_gates_that_ran_stand_in_order_with_their_numbers(real: Any) -> None:
     table = gates_table(real[0], "ecdysis", 1)
-    assert table["gate"].tolist() == ["static", "probe", "leak", "legal", "coverage", "improvement"]
-    assert table["answer"].tolist() == ["passed"] * 5 + ["accepted"]
-    assert table["told"].iloc[-1] == (
-        "training score rises from 3 to 5 of 8; gained 1#0, 2#0; pairs 8; sign test p 0.5"
-    )
+    assert table["gate"].tolist() == ["static", "legal", "improvement"]
+    assert table["outcome"].tolist() == ["passed"] * 3
+    assert table["told"].tolist() == [
+        "", "replays 7, shown 2", "training score rises; pairs 8, sign test p 0.5",
+    ]  # fmt: skip
+    assert (table["asks"].iloc[1], table["seconds"].iloc[1]) == ("no act refused", 0.25)
+
+
+def test_a_reader_knows_no_order_of_gates(tmp_path: Path) -> None:
+    """Whatever ran is shown as it ran, for each candidate: a gate twice, one after another, one never heard of."""
     run = Run(tmp_path / "r")
-    legal = answers(run, decision="rejected", gate="legal", score_after=None)
-    assert list(legal.values()) == ["passed"] * 3 + ["rejected"] + ["not reached"] * 2
-    confirm = answers(run, decision="rejected", gate="confirm")
-    assert list(confirm)[-1] == "confirm" and confirm["improvement"] == "passed"
-    early = answers(run, decision="no_spec", gate="review", candidate="")
-    assert next(iter(early.items())) == ("review", "no_spec")
-    assert set(list(early.values())[1:]) == {"not reached"}
+    first = (GateResult("odd", "rejected", "not odd", {"n": 2}, asks="odd"),)
+    second = (
+        GateResult("confirm", "passed"),
+        GateResult("probe", "passed"),
+        GateResult("probe", "rejected", "broke"),
+    )
+    run.round("ecdysis", 1).record = record(
+        decision="rejected", gate="probe", candidates=(Judged("a", first), Judged("b", second))
+    )
+    table = gates_table(run, "ecdysis", 1)
+    assert list(zip(table["candidate"], table["gate"], table["outcome"], strict=True)) == [
+        (1, "odd", "rejected"), (2, "confirm", "passed"), (2, "probe", "passed"), (2, "probe", "rejected"),
+    ]  # fmt: skip
+    assert rounds.told(run)["rounds"][0]["lacked"] == " (probe): broke"
+    run.round("ecdysis", 2).record = record(round=2, decision="no_spec", gate="", candidates=())
+    assert len(gates_table(run, "ecdysis", 2)) == 0
 
 
-def test_the_verdict_in_one_sentence(real: Any) -> None:
+def test_the_decision_in_one_sentence(real: Any) -> None:
     assert decision_line(real[0], "ecdysis", 1) == (
-        "ACCEPTED by improvement: training score rises from 3 to 5 of 8. Training score 3 → 5; editor calls 1."
+        "ACCEPTED by improvement: training score rises from 3 to 5 of 8. Training score 3 → 5, gained 2; "
+        "editor calls 1."
     )
     with pytest.raises(LabError, match="no round 9 of arm 'ecdysis'; it has ecdysis-1"):
         decision_line(real[0], "ecdysis", 9)
@@ -299,7 +319,7 @@ def test_a_trigger_fires_on_the_failures_that_show_it(real: Any, decisions: list
 
 
 def test_one_change_is_taken_alone(real: Any, tmp_path: Path) -> None:
-    found = load_round(real[0], "ecdysis", 1, real[1])
+    found = evidence_of(real[0].round("ecdysis", 1), real[1])
     assert found.parent is not None and found.candidate is not None
     guarded = [c for c in found.changes if c.layer == "actions"]
     alone = isolated(found.parent, found.candidate, guarded[0], tmp_path / "one")
@@ -315,7 +335,7 @@ def test_a_run_without_its_trials_is_told(real: Any, tmp_path: Path) -> None:
     with pytest.raises(LabError, match="failures of round 1 of arm ecdysis are not in the store"):
         judgements_of(real[0], Store(tmp_path))
     with pytest.raises(LabError, match="there is no folder"):
-        rounds_of(Run(tmp_path / "nothing"))
+        judgements_of(Run(tmp_path / "nothing"), Store(tmp_path))
 
 
 # -- a person's labels ----------------------------------------------------------------------------------------------
@@ -403,9 +423,9 @@ def test_the_annotator_of_a_run_shows_evidence_and_edit(real: Any) -> None:
 
 
 def test_what_cannot_be_shown_is_told_before_anything_runs(tmp_path: Path) -> None:
-    for method, told in (("human", "'human' is not trained"), ("magic", "'magic' is unknown")):
+    for arm, told in (("human", "'human' is not trained"), ("magic", "'magic' is unknown")):
         with pytest.raises(LabError, match=f"arm: {told}; choose one of .*ecdysis"):
-            evolution.prepare({}, method, tmp_path)
+            evolution.prepare({}, arm, tmp_path)
     with pytest.raises(LabError, match="is no run folder"):
         evolution.prepare({}, "ecdysis", tmp_path, show=str(tmp_path))
     with pytest.raises(LabError, match="benchmark: unknown 'sea'"):

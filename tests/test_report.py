@@ -28,7 +28,7 @@ def leave(root: Path, **other) -> Run:
     made = data.made(data.ARMS5, data.MODELS4, run=name, **other)
     run = Run.open(root, name, {"seed": made.summary["seed"]})
     costs = {"wall_seconds": 800.0, "cost_usd": 1.25, "billed_usd": 1.0}
-    run.write_json("summary.json", made.summary | costs)
+    run.summary = made.summary | costs
     write_scores(run, made.scores)
     return run
 
@@ -49,7 +49,7 @@ def lab(tmp_path_factory):
         "null_accept_rate": 0.413,
         "sd": 3.6,
     }
-    run.write_json("summary.json", {**run.read_json("summary.json"), "noise_floor": floor})
+    run.summary = {**run.summary, "noise_floor": floor}
     names = [f"{d}-s{s}" for d in ("airline", "retail") for s in (1, 0, 2)]
     path = report.write(names, root, root / "report.html", n_boot=200)
     return root, path, path.read_text()

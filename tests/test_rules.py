@@ -16,12 +16,13 @@ from simlab import bench, call, folder, host, spec_of
 
 from ecdysis_lab.harness import Harness, diff_harness, load_harness
 from ecdysis_lab.harness.host import Host
+from ecdysis_lab.harness.probe import probe
+from ecdysis_lab.harness.source import static_problems
 from ecdysis_lab.hooks import Allow, Call, Refuse, Rewrite
 from ecdysis_lab.records import Candidate, LabError, Spec
 from ecdysis_lab.review import editors
 from ecdysis_lab.review.editors.rules import RulesEditor
 from ecdysis_lab.review.editors.templates import KINDS, mark
-from ecdysis_lab.train import gates
 
 DATES = {
     "kind": "canonical_argument",
@@ -182,8 +183,8 @@ def test_every_kind_is_tested() -> None:
 def test_a_guard_passes_the_gates_and_does_what_it_says(kind: str, tmp_path: Path) -> None:
     loaded = made(tmp_path, GUARDS[kind])
     assert list(loaded.files) == sorted({KINDS[kind].file, *load_harness("empty").files})
-    assert gates.static_gate(loaded) is None
-    assert gates.probe_gate(loaded, bench(), "0") is None
+    assert static_problems(loaded) == []
+    assert probe(loaded, bench(), "0") is None
     with host(loaded) as desk:
         WORKS[kind](desk)
 
@@ -195,8 +196,8 @@ def test_a_guard_works_on_top_of_the_human_harness(kind: str, tmp_path: Path) ->
     file, hook = KINDS[kind].file, KINDS[kind].hook
     assert loaded.files[file].count("# guard: ") == 1
     assert {n for n in loaded.files if loaded.files[n] != before.files.get(n)} == {file}
-    assert gates.static_gate(loaded) is None
-    assert gates.probe_gate(loaded, bench(), "0") is None
+    assert static_problems(loaded) == []
+    assert probe(loaded, bench(), "0") is None
     assert loaded.files[file].count("Rules()") == 1
     defined = [n for n in ast.parse(loaded.files[file]).body if isinstance(n, ast.FunctionDef)]
     (own,) = [n for n in defined if n.name == hook]
@@ -261,8 +262,8 @@ def test_two_guards_in_one_file_compose(tmp_path: Path) -> None:
     """The form comes first, the refusal sees the canonical call; a refusal by one guard stands."""
     loaded = made(tmp_path, GUARDS["read_before_write"], IDS, DATES, GUARDS["known_tools"])
     assert loaded.files["actions.py"].count("# guard: ") == 4
-    assert gates.static_gate(loaded) is None
-    assert gates.probe_gate(loaded, bench(), "0") is None
+    assert static_problems(loaded) == []
+    assert probe(loaded, bench(), "0") is None
     wrong = call("cancel_reservation", reservation_id="#zfa04y")
     with host(loaded) as desk:
         refused = desk.check(wrong, 50)
@@ -282,8 +283,8 @@ def test_two_guards_in_one_file_compose(tmp_path: Path) -> None:
 
 def test_all_guards_at_once(tmp_path: Path) -> None:
     loaded = made(tmp_path, *GUARDS.values(), start="airline")
-    assert gates.static_gate(loaded) is None
-    assert gates.probe_gate(loaded, bench(), "0") is None
+    assert static_problems(loaded) == []
+    assert probe(loaded, bench(), "0") is None
 
 
 def test_guards_add_up_over_rounds(tmp_path: Path) -> None:
@@ -353,7 +354,7 @@ def test_one_bad_guard_does_not_stop_the_others(tmp_path: Path) -> None:
 )
 def test_texts_stay_texts(text: str, tmp_path: Path) -> None:
     loaded = made(tmp_path, {"kind": "contract_hint", "tool": "calculate", "text": text})
-    assert gates.static_gate(loaded) is None
+    assert static_problems(loaded) == []
     tool = next(t for t in bench().tools if t["name"] == "calculate")
     with host(loaded) as desk:
         assert desk.describe(dict(tool))["description"] == tool["description"] + "\n\n" + text
@@ -447,7 +448,7 @@ def test_what_a_person_wrote_stays_in_force(name: str, tmp_path: Path) -> None:
     folder(tmp_path / "start", actions=source)
     loaded = made(tmp_path, IDS, start=str(tmp_path / "start"))
     assert [part for part in expected if part not in loaded.files["actions.py"]] == []
-    assert gates.static_gate(loaded) is None
+    assert static_problems(loaded) == []
     with host(loaded) as desk:
         assert desk.check(CANCEL, 50).rule == "never"
         read = call("get_reservation_details", reservation_id="#zfa04y")

@@ -13,7 +13,7 @@ import sys
 import textwrap
 import threading
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,29 @@ import numpy as np
 import pytest
 
 from ecdysis_lab.hooks import Call
-from ecdysis_lab.records import Intervention, LabError, Message, Trajectory, Trial, Usage
-from ecdysis_lab.store import Run, Store, StoreError, commit_hash
+from ecdysis_lab.records import (
+    Candidate,
+    Change,
+    Edit,
+    Failure,
+    GateResult,
+    Intervention,
+    Judged,
+    LabError,
+    Message,
+    Pattern,
+    Patterns,
+    Pick,
+    Review,
+    RoundRecord,
+    Spec,
+    Subset,
+    Trajectory,
+    Trial,
+    Usage,
+    from_json,
+)
+from ecdysis_lab.store import Run, Store, StoreError, commit_hash, find_run, runs_of
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -361,7 +382,7 @@ def test_a_run_id_cannot_leave_the_folder(tmp_path: Path, run_id: str) -> None:
 def test_a_path_cannot_leave_the_run(tmp_path: Path) -> None:
     run = Run.open(tmp_path, "r", {})
     assert run.path("rounds/1/spec.json") == (tmp_path / "runs/r/rounds/1/spec.json").resolve()
-    with pytest.raises(LabError, match="outside the run folder"):
+    with pytest.raises(LabError, match="outside the folder"):
         run.write_text("../other/config.json", "x")
 
 
@@ -411,6 +432,102 @@ def test_json_files_take_records_numpy_and_nan(tmp_path: Path) -> None:
     assert read == {"mean": 0.5, "n": 3, "ci": [0.1, None], "nan": None, "where": "x/y", "set": ["a", "b"],
                     "tuple": [1, True, None]}  # fmt: skip
     assert run.read_json("absent.json") is None
+
+
+def stored(record: Any) -> Any:
+    """What JSON leaves of a record."""
+    return json.loads(json.dumps(asdict(record)))
+
+
+def test_a_record_is_read_back_from_its_json() -> None:
+    """Nested records, tuples of them, dictionaries of them, and what may be missing."""
+    whole = trajectory(
+        "1",
+        messages=(Message("assistant", None, (Call("f", {"x": [1, 2]}, "c1"),)), Message("tool", "{}", (), "c1", "f", True)),
+        interventions=(Intervention(3, "check", "rewrite", before={"a": 1}, after=["b"]),),
+        usage={"agent": Usage(calls=2, cost_usd=None)},
+        truth={"slips": ["x"]},
+    )  # fmt: skip
+    for record in (
+        whole,
+        Patterns((Pattern(0, "n", "q", ("a", "b"), "a", ("1",)),), {"c": (0, 0.5)}, {"a": (1.0, 2.0)}, "m", "e", 1.0, None),
+        Subset((Pick("a", 0.5, "r"),), 1, 4, (0.5,), ((0.1, 0.2, 0.3),)),
+        Review("spec", Spec(("P0",), (CHANGE,), dropped=(("w", "y"),)), (("analyst", "t"),), Usage(calls=1)),
+        Review("no_spec", None, (), Usage(), "why"),
+        RECORD,
+    ):  # fmt: skip
+        assert from_json(type(record), stored(record)) == record
+    assert from_json(Message, {"role": "user"}) == Message("user")
+    assert from_json(tuple[Usage, ...], None) is None
+
+
+CHANGE = Change("actions", "actions.py", "w", "y", ("a#1",), ("act",), {"kind": "k", "names": [1]}, 2)
+RECORD = RoundRecord(
+    1, 5, 2, 1, 2, "rejected", "legal", "refused", 3.0, None, ("1#0",), (), 1, "h", "c", {"edit": 0.5}, Usage(calls=3),
+    ("note",), "p", (Judged("c", (GateResult("legal", "rejected", "refused", {"shown": [{"step": 1}]}, "asks", 0.1),)),),
+)  # fmt: skip
+
+
+def test_a_round_keeps_its_files_under_one_name(tmp_path: Path) -> None:
+    run = Run.open(tmp_path, "r", {})
+    round = run.round("no-fdcr", 2)
+    assert (round.failures, round.review, round.record, round.edits, round.debate(), round.diff) == (
+        None, None, None, None, None, "",
+    )  # fmt: skip
+    with pytest.raises(LabError, match="run r has no evidence of round 2 of arm 'no-fdcr'"):
+        round.evidence()
+    failure = Failure("k", "1", "m", 0.0, "stop", ("db",), 3, "what", ("a:ok",), "card", trajectory("1"))
+    subset, patterns = Subset((), 1, 1), Patterns((), {}, {}, "m", "e", 1.0, None)
+    round.failures, round.patterns, round.subset, round.record = [failure], patterns, subset, RECORD
+    round.edits = (Edit("k", "1", "p", "p", "mended"),)
+    round.save_debate({"turns": []}, 3)
+    again = Run(run.folder).round("no-fdcr", 2)
+    assert again.evidence() == ((replace(failure, trajectory=None),), patterns, subset)
+    assert (again.record, again.edits[0].decision, again.debate(3)) == (RECORD, "mended", {"turns": []})
+    assert "trajectory" not in (run.folder / "rounds/no-fdcr-2/failures.json").read_text()
+    run.round("ecdysis", 10).diff = "+ x"
+    run.round("ecdysis", 9).context = "read"
+    (run.folder / "rounds" / "notes").mkdir()
+    assert [r.name for r in run.rounds()] == ["ecdysis-9", "ecdysis-10", "no-fdcr-2"]
+    assert [r.name for r in run.rounds("no-fdcr")] == ["no-fdcr-2"]
+
+
+def test_a_candidate_is_written_down_beside_its_folder(tmp_path: Path) -> None:
+    round = Run.open(tmp_path, "r", {}).round("ecdysis", 1)
+    assert round.last_candidate() is None
+    for i in (0, 2, 10):
+        round.candidate_path(i).mkdir(parents=True)
+    assert round.last_candidate() == round.candidate_path(10)
+    made = Candidate(round.candidate_path(2), "h", "p", "+ x", "rules", "edited", Usage(calls=1), ("note",))
+    round.keep_made(made, "try again")
+    assert round.made(made.path) == (made, "try again")
+    assert round.made(round.candidate_path(0)) is None
+
+
+def test_a_record_of_another_shape_is_one_sentence(tmp_path: Path) -> None:
+    run = Run.open(tmp_path, "r", {})
+    run.write_json("rounds/ecdysis-1/record.json", {**stored(RECORD), "verdict": 1})
+    with pytest.raises(StoreError, match=r"record\.json is damaged, or of another version: .*verdict"):
+        _ = run.round("ecdysis", 1).record
+
+
+def test_runs_are_found_by_name_and_by_folder(tmp_path: Path) -> None:
+    for name in ("b", "a"):
+        Run.open(tmp_path, name, {"seed": 1})
+    assert [run.run_id for run in runs_of(tmp_path)] == ["a", "b"]
+    assert find_run("a", tmp_path).folder == find_run(str(tmp_path / "runs/a"), "elsewhere").folder
+    with pytest.raises(LabError, match=r"run: 'c' is no run in .*runs; runs: a, b$"):
+        find_run("c", tmp_path)
+
+
+@pytest.mark.parametrize("mask, mode", [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_files_are_readable_as_the_umask_says(tmp_path: Path, mask: int, mode: int) -> None:
+    before = os.umask(mask)
+    try:
+        path = Run(tmp_path / "runs" / "r").write_json("summary.json", {})
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == mode
 
 
 def test_the_status_says_state_and_time(tmp_path: Path) -> None:

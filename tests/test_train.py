@@ -19,17 +19,15 @@ from simlab import bench
 from ecdysis_lab.harness import SHIPPED, copy_harness, diff_harness, load_harness
 from ecdysis_lab.harness.rollout import Setup
 from ecdysis_lab.models import ModelParams, complete
-from ecdysis_lab.records import Candidate, Decision, LabError, Spec, Trajectory
+from ecdysis_lab.records import Candidate, GateResult, LabError, RoundRecord, Spec, Trajectory
 from ecdysis_lab.review.debate import Reviewer
 from ecdysis_lab.review.editors.rules import RulesEditor
-from ecdysis_lab.store import Store
-from ecdysis_lab.store.run import Run
-from ecdysis_lab.train import gates, loop
+from ecdysis_lab.store import Round, Run, Store
+from ecdysis_lab.train import gates, judging, loop
+from ecdysis_lab.train.arm_run import ArmRun
 from ecdysis_lab.train.judge import Judge
 from ecdysis_lab.train.loop import Trainer
-from ecdysis_lab.train.one_by_one import OneByOne
-from ecdysis_lab.train.rounds import RoundRecord, TrainConfig, Trained
-from ecdysis_lab.train.session import Session
+from ecdysis_lab.train.rounds import TrainConfig, Trained
 
 SETUP = Setup("tau2/airline", "sim/small")
 
@@ -71,14 +69,16 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Trained]:
     return lab, lab.train()
 
 
+def timeless(value: Any) -> Any:
+    """The same without seconds, at any depth."""
+    if isinstance(value, dict):
+        return {k: timeless(v) for k, v in value.items() if k != "seconds"}
+    return [timeless(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
 def plain(record: RoundRecord) -> dict[str, Any]:
     """A record without times."""
-    data = asdict(record)
-    usage = {k: v for k, v in data["usage"].items() if k != "seconds"}
-    return {k: v for k, v in data.items() if k != "seconds"} | {
-        "usage": usage,
-        "phases": sorted(data["seconds"]),
-    }
+    return {**timeless(asdict(record)), "phases": sorted(record.seconds)}
 
 
 # -- a run ----------------------------------------------------------------------------------------------------------
@@ -104,12 +104,12 @@ def test_the_chain_of_harnesses(done: Any) -> None:
         now = record.candidate if record.decision == "accepted" else now
         assert record.harness == now
     assert trained.harness.hash == now
-    kept = {p.name for p in lab.run.path("harness").iterdir()}
+    kept = {p.name for p in lab.run.harness_path("").iterdir()}
     assert kept == {
         load_harness("empty").hash,
         *(r.candidate for r in trained.rounds if r.decision == "accepted"),
     }
-    assert all(load_harness(lab.run.path(f"harness/{h}")).hash == h for h in kept)
+    assert all(load_harness(lab.run.harness_path(h)).hash == h for h in kept)
 
 
 def test_the_next_round_starts_at_the_accepted_score(done: Any) -> None:
@@ -127,9 +127,30 @@ def test_one_ledger_line_a_round(done: Any) -> None:
         assert entry["decision"] == record.decision
         assert entry["reason"] == record.reason
         if record.gate == "improvement":
-            assert entry["numbers"]["pairs"] == 24
-            assert 0 <= entry["numbers"]["sign_test_p"] <= 1
+            last = gate(record, "improvement").numbers
+            assert last["pairs"] == 24 and 0 <= last["sign_test_p"] <= 1
+            assert (last["before"], last["after"]) == (record.score_before, record.score_after)
             assert entry["diff_lines"] > 3
+
+
+def gate(record: RoundRecord, name: str) -> GateResult:
+    """What a gate said last of the last candidate."""
+    return [g for g in record.candidates[-1].gates if g.name == name][-1]
+
+
+def test_a_record_holds_every_gate_that_ran(done: Any) -> None:
+    """In order, each with what it asks; what a reader sees of a round needs no other list."""
+    lab, trained = done
+    for record in trained.rounds:
+        assert lab.run.round("ecdysis", record.round).record == record
+        for made in record.candidates:
+            order = iter(gates.GATES)
+            assert all(any(g.name == name for g in order) for name in [r.name for r in made.gates])
+            assert all(r.asks and r.seconds >= 0 for r in made.gates)
+            assert all(r.outcome != "rejected" for r in made.gates[:-1])
+        last = record.candidates[-1]
+        assert last.candidate == record.candidate
+        assert (last.gates[-1].outcome == "rejected") == (record.decision == "rejected")
 
 
 def test_a_round_leaves_its_evidence(done: Any) -> None:
@@ -146,17 +167,12 @@ def test_a_round_leaves_its_evidence(done: Any) -> None:
         "record.json",
     }
     assert wanted | {"candidate.diff", "candidate-0"} <= files
-    review = lab.run.read_json("rounds/ecdysis-1/review.json")
-    assert [role for role, _ in review["turns"]] == ["analyst", "critic", "engineer"] * 2 + ["moderator"]
-    assert (
-        len(lab.run.read_json("rounds/ecdysis-1/subset.json")["picks"])
-        == first.subset
-        == -(-first.failures // 4)
-    )
-    cited = {e.split("#")[0] for c in review["spec"]["changes"] for e in c["evidence"]}
-    keys = {f["key"][:8] for f in lab.run.read_json("rounds/ecdysis-1/failures.json")}
-    assert cited
-    assert cited <= keys
+    round = lab.run.round("ecdysis", 1)
+    review, subset, failures = round.review, round.subset, round.failures
+    assert [role for role, _ in review.turns] == ["analyst", "critic", "engineer"] * 2 + ["moderator"]
+    assert len(subset.picks) == first.subset == -(-first.failures // 4)
+    cited = {e.split("#")[0] for c in review.spec.changes for e in c.evidence}
+    assert cited and cited <= {f.key[:8] for f in failures}
 
 
 def test_planted_causes_stay_out_of_the_run_folder(done: Any) -> None:
@@ -187,7 +203,8 @@ def test_an_unchanged_trial_is_taken_over(done: Any) -> None:
             t for t in lab.store.trajectories(harness=entry["candidate"], split="train") if t.reused_from
         ]
         reran = rerun - len(taken)
-        assert reran + entry["numbers"]["reused"] == 24
+        record = trained.rounds[entry["round"] - 1]
+        assert reran + gate(record, "improvement").numbers["reused"] == 24
     assert trained.rounds
 
 
@@ -219,17 +236,17 @@ STOPS: dict[str, tuple[Any, str, int, bool]] = {
     "editor, round 2": (RulesEditor, "edit", 2, True),
     "twentieth trial": (Lab, "note", 20, True),
     "a trial of the rerun": (Lab, "note", 26, True),
-    "third turn of the debate": (Trainer, "_save", 3, True),
-    "the moderator": (Trainer, "_save", 7, True),
+    "third turn of the debate": (Round, "save_debate", 3, True),
+    "the moderator": (Round, "save_debate", 7, True),
     "evidence": (Trainer, "_evidence", 1, True),
     "review": (Reviewer, "review", 1, True),
     "evidence of the round written": (Trainer, "_save_round", 1, True),
-    "replays": (gates, "replays_of", 1, True),
-    "improvement": (gates, "improvement_gate", 1, True),
+    "replays": (judging, "replay", 9, True),
+    "comparison": (judging, "compare", 1, True),
     "judged": (Judge, "judge", 1, True),
-    "kept": (Session, "keep", 2, True),
+    "kept": (ArmRun, "keep", 2, True),
     "in the ledger, not on record": (Run, "append_ledger", 1, True),
-    "on record": (Session, "write_record", 1, True),
+    "on record": (ArmRun, "write_record", 1, True),
     "round 2 begins": (loop, "find_failures", 2, False),
 }
 
@@ -278,7 +295,7 @@ def test_other_evidence_under_the_same_round_is_refused(
 ) -> None:
 
     lab = Lab(tmp_path)
-    monkeypatch.setattr(Trainer, "_save", Once(Trainer._save, 2, True))
+    monkeypatch.setattr(Round, "save_debate", Once(Round.save_debate, 2, True))
     with pytest.raises(KeyboardInterrupt):
         lab.train()
     monkeypatch.setattr(loop, "random_quarter", loop.pick_quarter)
@@ -331,7 +348,7 @@ DENY = HOOKS + "def check(call, view):\n    return Refuse('No.', 'Stop.', 'deny'
 
 def test_no_change_ends_the_training(scripted: Script) -> None:
     _, trained = scripted("", rounds=3)
-    assert [(r.decision, r.gate, r.editor_calls) for r in trained.rounds] == [("no_change", "edit", 1)]
+    assert [(r.decision, r.gate, r.editor_calls) for r in trained.rounds] == [("no_change", "", 1)]
 
 
 def test_a_silent_edit_is_rejected_without_a_single_rerun(scripted: Script) -> None:
@@ -343,7 +360,7 @@ def test_a_silent_edit_is_rejected_without_a_single_rerun(scripted: Script) -> N
         "improvement",
         record.score_before,
     )
-    assert lab.run.ledger()[0]["numbers"]["reused"] == 24
+    assert gate(record, "coverage").numbers["reused"] == 24
     assert lab.ran == Counter()
     assert trained.harness.hash == load_harness("empty").hash
 
@@ -353,7 +370,7 @@ def test_without_reuse_every_training_trial_is_paid_for_again(done: Any, tmp_pat
     lab = Lab(tmp_path, done[0], rounds=1, editor=f"{__name__}:Scripted", reuse=False)
     (record,) = lab.train().rounds
     assert (record.decision, record.score_after) == ("rejected", record.score_before)
-    assert lab.run.ledger()[0]["numbers"]["reused"] == 0
+    assert gate(record, "improvement").numbers["reused"] == 0
     assert sum(lab.ran.values()) == 24
 
 
@@ -386,7 +403,7 @@ def test_a_gates_reason_survives_an_editor_that_has_no_other_answer(scripted: Sc
     assert (first.decision, first.gate, first.editor_calls) == ("rejected", "legal", 2)
     assert first.reason.endswith("asked again, the editor changed nothing (no_change)")
     assert second.round == 2
-    text = lab.run.path("rounds/ecdysis-2/context.md").read_text()
+    text = lab.run.round("ecdysis", 2).context
     assert "→ legal: refused an act of passing trial" in text
 
 
@@ -418,7 +435,7 @@ def train_ids() -> list[str]:
 def test_rejected_proposals_are_told_to_the_next_round(scripted: Script) -> None:
     lab, trained = scripted(SILENT, rounds=2)
     assert trained.rounds[0].decision == "rejected"
-    text = lab.run.path("rounds/ecdysis-2/context.md").read_text()
+    text = lab.run.round("ecdysis", 2).context
     told = text.partition("# Proposals rejected in earlier rounds\n")[2].partition("\n#")[0]
     assert "→ improvement: training score stays from" in told
 
@@ -426,7 +443,7 @@ def test_rejected_proposals_are_told_to_the_next_round(scripted: Script) -> None
 def test_nothing_fails_ends_the_training(tmp_path: Path) -> None:
     lab = Lab(tmp_path, setup=Setup("tau2/airline", "sim/flawless"), n_tasks=3, trials=1)
     trained = lab.train()
-    assert [(r.decision, r.gate, r.failures) for r in trained.rounds] == [("no_failures", "failures", 0)]
+    assert [(r.decision, r.gate, r.failures) for r in trained.rounds] == [("no_failures", "", 0)]
     assert lab.run.ledger()[0]["decision"] == "no_failures"
 
 
@@ -441,10 +458,10 @@ def test_an_accepted_edit_has_to_rise_again_on_fresh_seeds(
     record = lab.train().rounds[-1]
     fresh = {t.trial.seed for t in lab.store.trajectories()} - {2000, 2001}
     assert fresh == {2100, 2101}
-    told = lab.run.ledger()[-1]["numbers"]["confirm"]
+    told = gate(record, "confirm").numbers
     assert told["repeats"] == 1 and told["pairs"] == 24
     assert (record.decision == "accepted") is (told["after"] > told["before"])
-    assert record.gate == ("improvement" if record.decision == "accepted" else "confirm")
+    assert record.gate == "confirm" and gate(record, "improvement").outcome == "passed"
 
 
 def test_a_rise_that_does_not_repeat_is_rejected(
@@ -452,17 +469,17 @@ def test_a_rise_that_does_not_repeat_is_rejected(
 ) -> None:
     lab = Lab(tmp_path, done[0], rounds=1, confirm=1)
     monkeypatch.setattr(TrainConfig, "fresh_seeds", lambda self, repeat: (2100, 2101))
-    real = gates.improvement_gate
-    first = real
+    real = judging.compare
 
-    def falls(before: Any, after: Any, reused: int = 0) -> Any:
-        decision = first(before, after, reused)
-        return replace(decision, accepted=before[0].trial.seed < 2100)
+    def falls(before: Any, after: Any) -> Any:
+        found = real(before, after)
+        fresh = before[0].trial.seed >= 2100
+        return replace(found, after=found.before - 1 if fresh else found.before + 1)
 
-    monkeypatch.setattr(gates, "improvement_gate", falls)
+    monkeypatch.setattr(judging, "compare", falls)
     (record,) = lab.train().rounds
     assert (record.decision, record.gate) == ("rejected", "confirm")
-    assert "but on fresh seeds" in record.reason
+    assert record.reason.startswith("on fresh seeds training score falls")
     assert record.harness == load_harness("empty").hash
 
 
@@ -481,22 +498,21 @@ def test_no_decision_without_every_trial(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_persons_pick_is_what_the_review_reads(done: Any, tmp_path: Path) -> None:
     lab, _ = done
-    known = lab.run.read_json("rounds/ecdysis-1/failures.json")
-    picked = [known[0]["key"], known[-1]["key"]]
+    known, subset = lab.run.round("ecdysis", 1).failures, lab.run.round("ecdysis", 1).subset
+    picked = (known[0].key, known[-1].key)
     path = tmp_path / "subset.json"
-    subset = lab.run.read_json("rounds/ecdysis-1/subset.json")
     picks = [{"key": k, "gain": 0.0, "reason": "mine"} for k in picked]
-    path.write_text(json.dumps({**subset, "picks": picks, "origin": "person"}))
+    path.write_text(json.dumps({**asdict(subset), "picks": picks, "origin": "person"}))
     mine = Lab(tmp_path / "mine", lab, rounds=1, subset=str(path))
     (record,) = mine.train().rounds
     assert record.subset == 2
-    saved = mine.run.read_json("rounds/ecdysis-1/subset.json")
-    assert ([p["key"] for p in saved["picks"]], saved["origin"]) == (picked, "person")
+    saved = mine.run.round("ecdysis", 1).subset
+    assert (saved.keys, saved.origin) == (picked, "person")
 
 
 def test_a_pick_of_other_failures_is_refused_in_the_first_round(done: Any, tmp_path: Path) -> None:
     path = tmp_path / "subset.json"
-    subset = done[0].run.read_json("rounds/ecdysis-1/subset.json")
+    subset = asdict(done[0].run.round("ecdysis", 1).subset)
     path.write_text(json.dumps({**subset, "picks": [{"key": "0" * 64, "gain": 0.0, "reason": "mine"}]}))
     with pytest.raises(LabError, match=r"subset\.json"):
         Lab(tmp_path / "mine", done[0], rounds=1, subset=str(path)).train()
@@ -507,53 +523,60 @@ def test_a_pick_of_other_failures_is_refused_in_the_first_round(done: Any, tmp_p
 
 @pytest.fixture(scope="module")
 def alone(done: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Trained]:
-    lab = Lab(tmp_path_factory.mktemp("alone"), done[0], rounds=1, arm="self-evolution", method="one-by-one")
+    lab = Lab(tmp_path_factory.mktemp("alone"), done[0], rounds=1, arm="self-evolution")
     return lab, lab.train()
 
 
 def test_every_failure_goes_to_the_editor_alone(alone: Any) -> None:
     lab, trained = alone
     (record,) = trained.rounds
-    edits = lab.run.read_json("rounds/self-evolution-1/edits.json")
+    edits = lab.run.round("self-evolution", 1).edits
     assert len(edits) == record.failures > 4
-    handed = [e for e in edits if e["decision"] not in ("mended", "no_spec")]
-    assert record.editor_calls == len(handed) == sum(e["editor_calls"] for e in edits) > 2
-    assert {e["decision"] for e in edits} >= {"accepted", "mended"}
-    assert record.decision == "accepted" and trained.harness.hash == edits[-1]["harness"] == record.harness
-    assert record.gained and record.score_after is None and record.gate == "own task"
+    handed = [e for e in edits if e.decision not in ("mended", "no_spec")]
+    assert record.editor_calls == len(handed) == sum(e.editor_calls for e in edits) > 2
+    assert {e.decision for e in edits} >= {"accepted", "mended"}
+    assert record.decision == "accepted" and trained.harness.hash == edits[-1].harness == record.harness
+    assert record.gained and record.score_after is None and record.gate == ""
 
 
 def test_edits_build_on_each_other_and_each_has_a_ledger_line(alone: Any) -> None:
     lab, _ = alone
-    edits = lab.run.read_json("rounds/self-evolution-1/edits.json")
+    edits = lab.run.round("self-evolution", 1).edits
     force = load_harness("empty").hash
     for edit in edits:
-        assert edit["parent"] == force
-        force = edit["candidate"] if edit["decision"] == "accepted" else force
-        assert edit["harness"] == force
+        assert edit.parent == force
+        force = edit.candidate if edit.decision == "accepted" else force
+        assert edit.harness == force
     lines = [(e["edit"], e["decision"]) for e in lab.run.ledger()]
-    assert lines == [*((i, e["decision"]) for i, e in enumerate(edits, 1)), (0, "accepted")]
+    assert lines == [*((i, e.decision) for i, e in enumerate(edits, 1)), (0, "accepted")]
 
 
-def test_an_edit_is_verified_on_its_own_task_only(alone: Any) -> None:
+def test_an_edit_meets_the_gates_of_its_arm_on_its_own_task_only(alone: Any) -> None:
     """Besides, a task is brought up to date before its failure is handed over: that too runs this task only."""
-    lab, _ = alone
-    edits = lab.run.read_json("rounds/self-evolution-1/edits.json")
+    lab, trained = alone
+    edits = lab.run.round("self-evolution", 1).edits
     ran = {(t.trial.harness, t.trial.task_id) for t in lab.store.trajectories(keys=list(lab.ran))}
-    tried = {(e["candidate"], e["task"]) for e in edits if e["candidate"]}
-    current = {(e["parent"], e["task"]) for e in edits}
+    tried = {(e.candidate, e.task) for e in edits if e.candidate}
+    current = {(e.parent, e.task) for e in edits}
     assert ran <= tried | current
     assert sum(lab.ran.values()) == 2 * len(ran), "two trials of one task each time"
+    judged = [e for e in edits if e.candidate]
+    assert [(j.candidate, j.gates) for j in trained.rounds[0].candidates] == [
+        (e.candidate, e.gates) for e in judged
+    ]
+    for edit in judged:
+        assert {g.name for g in edit.gates} <= {"static", "probe", "coverage", "improvement"}
+        assert all(g.numbers["pairs"] == 2 for g in edit.gates if g.name == "improvement")
 
 
-@pytest.mark.parametrize("where", ["edit", "verify", "write_json"])
+@pytest.mark.parametrize("where", ["edit", "judge", "write_json"])
 def test_one_by_one_goes_on_after_a_stop(
     where: str, alone: Any, done: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner, name = {
-        "edit": (RulesEditor, "edit"), "verify": (OneByOne, "_verify"), "write_json": (Run, "write_json")
+        "edit": (RulesEditor, "edit"), "judge": (Judge, "judge"), "write_json": (Run, "write_json")
     }[where]  # fmt: skip
-    lab = Lab(tmp_path, alone[0], rounds=1, arm="self-evolution", method="one-by-one")
+    lab = Lab(tmp_path, alone[0], rounds=1, arm="self-evolution")
     once = Once(getattr(owner, name), 3 if where != "write_json" else 8, True)
     monkeypatch.setattr(owner, name, once)
     with pytest.raises(KeyboardInterrupt):
@@ -570,10 +593,10 @@ def test_an_edit_that_does_nothing_earns_nothing_from_an_earlier_one(done: Any, 
     """Each failure is looked at in the harness in force, not in the one that the round began with."""
     human = (SHIPPED / "airline" / "actions.py").read_text()
     Scripted.sources, Scripted.feedback = [human, *(f"{human}\n# {i}\n" for i in range(40))], []
-    lab = Lab(tmp_path, done[0], rounds=1, arm="self-evolution", method="one-by-one",
+    lab = Lab(tmp_path, done[0], rounds=1, arm="self-evolution",
               editor=f"{__name__}:Scripted")  # fmt: skip
     lab.train()
-    words = [e["decision"] for e in lab.run.read_json("rounds/self-evolution-1/edits.json")]
+    words = [e.decision for e in lab.run.round("self-evolution", 1).edits]
     assert words.count("accepted") == 1 and "mended" in words, words
 
 
@@ -581,7 +604,7 @@ def test_an_editor_that_was_asked_is_not_asked_again(
     done: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = Lab(tmp_path, done[0], rounds=1)
-    monkeypatch.setattr(gates, "replays_of", Once(gates.replays_of))
+    monkeypatch.setattr(judging, "replay", Once(judging.replay))
     with pytest.raises(KeyboardInterrupt):
         lab.train()
 
@@ -595,7 +618,7 @@ def test_an_editor_that_was_asked_is_not_asked_again(
 
 def test_a_harness_is_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab(tmp_path)
-    session = Session(lab.config, Run.open(tmp_path, "run", {}), Store(tmp_path))
+    arm_run = ArmRun(lab.config, Run.open(tmp_path, "run", {}), Store(tmp_path))
     human, real = load_harness("airline"), copy_harness
 
     def half(source: Any, out: Path) -> Any:
@@ -603,36 +626,26 @@ def test_a_harness_is_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
         (out / "actions.py").unlink()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ecdysis_lab.train.session.copy_harness", half)
+    monkeypatch.setattr("ecdysis_lab.train.arm_run.copy_harness", half)
     with pytest.raises(KeyboardInterrupt):
-        session.keep(human)
-    monkeypatch.setattr("ecdysis_lab.train.session.copy_harness", real)
-    assert session.keep(human).hash == human.hash
+        arm_run.keep(human)
+    monkeypatch.setattr("ecdysis_lab.train.arm_run.copy_harness", real)
+    assert arm_run.keep(human).hash == human.hash
 
 
-def test_each_round_confirms_on_seeds_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = config(confirm=2, n_tasks=1)
-    session = Session(made, Run.open(tmp_path, "run", {}), Store(tmp_path))
-    asked: list[tuple[int, ...]] = []
-    monkeypatch.setattr(
-        session, "rollout", lambda harness, what, tasks=None, seeds=None: asked.append(seeds) or []
-    )
-    first = Decision(True, "improvement", "rises", 1.0, 2.0)
-    monkeypatch.setattr(gates, "improvement_gate", lambda before, after, reused=0: first)
-    judge, empty = Judge(session, RulesEditor()), load_harness("empty")
-    for n in (1, 2):
-        assert judge._confirmed(n, empty, empty, first).accepted
-    assert asked == [
-        s for pair in ((2100, 2101), (2102, 2103), (2104, 2105), (2106, 2107)) for s in (pair, pair)
-    ]
+def test_each_round_confirms_on_seeds_of_its_own(tmp_path: Path) -> None:
+    arm_run = ArmRun(config(confirm=2, n_tasks=1), Run.open(tmp_path, "run", {}), Store(tmp_path))
+    judge, empty = Judge(arm_run, RulesEditor()), load_harness("empty")
+    candidate = Candidate(empty.path, empty.hash, "", "", "test", "edited")
+    asked = [s for n in (1, 2) for s in judge._judging(arm_run.round(n), empty, candidate, []).fresh_seeds]
+    assert asked == [(2100, 2101), (2102, 2103), (2104, 2105), (2106, 2107)]
 
 
 def test_no_debate_means_one_voice_before_the_moderator(done: Any, tmp_path: Path) -> None:
     lab = Lab(tmp_path, done[0], rounds=1, arm="ecdysis-no-fdcr", debate=0)
     (record,) = lab.train().rounds
-    turns = lab.run.read_json("rounds/ecdysis-no-fdcr-1/review.json")["turns"]
-    assert [role for role, _ in turns] == ["single", "moderator"]
-    assert record.editor_calls in (1, 2) and record.usage["calls"] == 2
+    assert [role for role, _ in lab.run.round("ecdysis-no-fdcr", 1).review.turns] == ["single", "moderator"]
+    assert record.editor_calls in (1, 2) and record.usage.calls == 2
 
 
 def test_no_rounds_leave_the_start(tmp_path: Path) -> None:

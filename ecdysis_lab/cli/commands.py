@@ -198,11 +198,10 @@ def _ratio(arguments: argparse.Namespace) -> int:
     from ecdysis_lab.cli import notebooks
     from ecdysis_lab.evaluate import accommodation
     from ecdysis_lab.evaluate.accommodation_facts import judgements_of
+    from ecdysis_lab.store import find_run
 
-    folder = Path(arguments.run_id)
-    if not folder.is_dir():
-        folder = Path(arguments.data or notebooks.PROJECT / "data") / "runs" / arguments.run_id
-    decisions = judgements_of(folder, arm=arguments.arm)
+    run = find_run(arguments.run_id, arguments.data or notebooks.PROJECT / "data")
+    decisions = judgements_of(run, arm=arguments.arm)
     t = {"proposed": accommodation.ratio(decisions), "accepted": accommodation.ratio(decisions, "accepted")}
     table = accommodation.judgements_table(decisions)
     if arguments.json:
@@ -211,6 +210,30 @@ def _ratio(arguments: argparse.Namespace) -> int:
     print(table.to_string(index=False) if len(table) else "no changes were proposed")
     for name, value in t.items():
         print(f"t over {name} changes: {'cannot be told' if value is None else f'{100 * value:.1f} %'}")
+    return 0
+
+
+def _show_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name", metavar="RUN", nargs="?", default="", help="run id or run folder (default: list all)"
+    )
+    parser.add_argument("--round", type=int, default=None, help="one round only")
+    parser.add_argument("--arm", default=None, help="one arm only")
+    _shared(parser, "print JSON")
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    from ecdysis_lab.cli import notebooks
+    from ecdysis_lab.show import rounds
+    from ecdysis_lab.store import find_run
+
+    data = arguments.data or notebooks.PROJECT / "data"
+    if not arguments.name:
+        listed = rounds.runs(data)
+        print(json.dumps(listed, ensure_ascii=False) if arguments.json else rounds.runs_text(listed))
+        return 0
+    found = rounds.told(find_run(arguments.name, data), arguments.arm, arguments.round)
+    print(json.dumps(found, ensure_ascii=False) if arguments.json else rounds.text(found))
     return 0
 
 
@@ -223,6 +246,12 @@ COMMANDS: tuple[Command, ...] = (
     ("import", _import, "put recorded trajectories into the trial store", _import_options),
     ("grid", _grid, "run a notebook over a grid of parameters, one process a cell", _grid_options),
     ("report", _report, "write one HTML report of runs or of a grid", _report_options),
+    (
+        "show",
+        _show,
+        "what each round of a run saw, proposed and decided; without RUN, all runs",
+        _show_options,
+    ),
     ("ratio", _ratio, "accommodation ratio t: which edits serve one model only", _ratio_options),
     ("doctor", _doctor, "say what is installed, which keys are set (names only), what is missing", None),
 )

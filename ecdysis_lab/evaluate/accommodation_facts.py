@@ -11,7 +11,6 @@ from typing import Any
 
 from ecdysis_lab.benchmarks import load_benchmark
 from ecdysis_lab.evaluate.accommodation import Facts, Judgement, decide, joint_patterns, seen_on
-from ecdysis_lab.evaluate.results import round_evidence
 from ecdysis_lab.failures.cards import find_failures
 from ecdysis_lab.harness import copy_harness, load_harness
 from ecdysis_lab.harness.replay import replay
@@ -31,30 +30,32 @@ from ecdysis_lab.records import (
 from ecdysis_lab.review.context import short
 from ecdysis_lab.review.editors.rules import RulesEditor
 from ecdysis_lab.review.editors.templates import mark
-from ecdysis_lab.store import Run, Store
+from ecdysis_lab.store import Round, Run, Store
 
 MOST_FAILURES = 60  # of one model at hand, in the joint patterns
 MOST_REPLAYS = 20  # of one model, per change
 SAID_FIRST = ("contract", "skills")
 SHOWN_TO_ALL = "its text is shown before the first call, whichever model plays"
 
+NO_PATTERNS = Patterns((), {}, {}, "", "", 0.0, None)
+
 
 @dataclass
-class Round:
+class Evidence:
     """One recorded round, ready to be judged.
 
     Parameters
     ----------
     arm, n : which. decision : of its record. changes : of its spec. failures, patterns : its evidence, the failures
-        with their trajectories where the store has them. parent, candidate : harnesses, or None where not kept.
+        with their trajectories. parent, candidate : harnesses, or None where not kept. model : that it trained on.
     """
 
     arm: str
     n: int
     decision: str
     changes: tuple[Change, ...]
-    failures: Sequence[Failure]
-    patterns: Patterns
+    failures: Sequence[Failure] = ()
+    patterns: Patterns = NO_PATTERNS
     parent: Harness | None = None
     candidate: Harness | None = None
     model: str = ""
@@ -83,12 +84,12 @@ def judgements_of(
     ------
     LabError: the folder is no run, or the store lacks the failures of a round.
     """
-    run = run if isinstance(run, Run) else Run(Path(run))
-    store = store or Store(run.folder.parent.parent)
+    run = Run.of(run)
+    store = store or Store(run.root)
     made: list[Judgement] = []
     at_hand: dict[str, tuple[dict[str, list[Failure]], frozenset[str]]] = {}
-    for name, n in rounds_of(run, arm):
-        found = load_round(run, name, n, store)
+    for round in run.rounds(arm):
+        found = evidence_of(round, store)
         if not found.changes:
             continue
         bench = found.failures[0].trajectory.trial.benchmark
@@ -100,63 +101,37 @@ def judgements_of(
     return made
 
 
-def rounds_of(run: Run, arm: str | None = None) -> list[tuple[str, int]]:
-    """(arm, number) of every recorded round, in order.
-
-    Raises
-    ------
-    LabError: there is no such folder.
-    """
-    if not run.folder.is_dir():
-        raise LabError(f"run: there is no folder {run.folder}")
-    names = [p.parent.name.rpartition("-") for p in run.folder.glob("rounds/*/record.json")]
-    return sorted((a, int(n)) for a, _, n in names if n.isdigit() and arm in (None, a))
-
-
-def load_round(run: Run, arm: str, n: int, store: Store) -> Round:
+def evidence_of(round: Round, store: Store) -> Evidence:
     """One round from its files and the store.
 
     Raises
     ------
-    LabError: the round has no evidence, or the store lacks its failures.
+    LabError: the round proposed changes but has no evidence, or the store lacks its failures.
     """
-    folder = f"rounds/{arm}-{n}"
-    record, review = run.read_json(f"{folder}/record.json") or {}, run.read_json(f"{folder}/review.json")
-    spec = (review or {}).get("spec") or {"changes": []}
-    changes = tuple(
-        Change(**{**c, "evidence": tuple(c["evidence"]), "must_still_allow": tuple(c["must_still_allow"])})
-        for c in spec["changes"]
-    )
-    decision = str(record.get("decision", ""))
+    record, review = round.record, round.review
+    changes = review.spec.changes if record and review and review.spec else ()
+    found = Evidence(round.arm, round.n, record.decision if record else "", changes)
     if not changes:
-        return Round(arm, n, decision, (), (), Patterns((), {}, {}, "", "", 0.0, None))
-    failures, patterns, _ = round_evidence(run, arm, n)
+        return found
+    failures, patterns, _ = round.evidence()
     stored = {t.key: t for t in store.trajectories([f.key for f in failures])}
     missing = [f.key for f in failures if f.key not in stored]
     if missing:
         raise LabError(
-            f"run {run.run_id}: {len(missing)} failures of round {n} of arm {arm} are not in the store "
-            f"{store.path} (e.g. {missing[0]}); keep a run beside its trials.sqlite"
+            f"run {round.run.run_id}: {len(missing)} failures of round {round.n} of arm {round.arm} are not in the "
+            f"store {store.path} (e.g. {missing[0]}); keep a run beside its trials.sqlite"
         )
     whole = [replace(f, trajectory=stored[f.key]) for f in failures]
     trial = whole[0].trajectory.trial
-    return Round(
-        arm, n, decision, changes, whole, patterns, _harness(run, f"harness/{trial.harness}"),
-        _candidate(run, folder), trial.model,
-    )  # fmt: skip
-
-
-def _harness(run: Run, name: str) -> Harness | None:
-    return load_harness(run.folder / name) if (run.folder / name).is_dir() else None
-
-
-def _candidate(run: Run, folder: str) -> Harness | None:
-    """The last candidate of a round."""
-    kept = sorted(
-        (p for p in (run.folder / folder).glob("candidate-*") if p.is_dir()),
-        key=lambda p: int(p.name.rpartition("-")[2]),
+    parent, last = round.run.harness_path(trial.harness), round.last_candidate()
+    return replace(
+        found,
+        failures=whole,
+        patterns=patterns,
+        parent=load_harness(parent) if parent.is_dir() else None,
+        candidate=load_harness(last) if last else None,
+        model=trial.model,
     )
-    return load_harness(kept[-1]) if kept else None
 
 
 def others_of(store: Store, benchmark: str, model: str) -> dict[str, list[Failure]]:
@@ -187,7 +162,7 @@ def _spread(failures: Sequence[Failure]) -> list[Failure]:
 
 
 def judge_round(
-    found: Round,
+    found: Evidence,
     others: Mapping[str, Sequence[Failure]],
     *,
     ran: frozenset[str] | None = None,
@@ -235,7 +210,7 @@ def _pattern(cited: Sequence[str], patterns: Patterns) -> tuple[str, Pattern | N
 
 
 def _fired(
-    found: Round, change: Change, others: Mapping[str, Sequence[Failure]]
+    found: Evidence, change: Change, others: Mapping[str, Sequence[Failure]]
 ) -> tuple[dict[str, tuple[int, int]] | None, str]:
     """On how many failures of each model the change acts, or None and why that was not asked."""
     if change.layer in SAID_FIRST:
@@ -278,7 +253,7 @@ def isolated(parent: Harness, candidate: Harness, change: Change, out: Path) -> 
     return load_harness(out)
 
 
-def _acts(found: Round, trajectory: Trajectory, alone: Harness, bench: Benchmark) -> bool:
+def _acts(found: Evidence, trajectory: Trajectory, alone: Harness, bench: Benchmark) -> bool:
     """Whether a trace makes the changed harness do anything that its parent does not."""
     assert found.parent is not None
     key = (trajectory.key, found.parent.hash)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ecdysis_lab.evaluate.accommodation import Judgement
 from ecdysis_lab.records import LabError
-from ecdysis_lab.store.run import Run, told
+from ecdysis_lab.store import Run, told
 
 DEFECT, QUIRK, UNSURE = "harness defect", "model quirk", "unsure"
 LABELS = (DEFECT, QUIRK, UNSURE)

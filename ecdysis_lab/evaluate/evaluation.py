@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ecdysis_lab.evaluate.frozen import Frozen, find_frozen, training_block
+from ecdysis_lab.evaluate.frozen import Frozen, find_frozen, training_of
 from ecdysis_lab.evaluate.summaries import arms_block
 from ecdysis_lab.evaluate.testing import Tested, keep_scores, trials_by_model
 from ecdysis_lab.models import open_budget
@@ -103,7 +103,7 @@ class Evaluation:
         with at_work(self.run):
             tested = {f.arm: self._test(f) for f in self.frozen}
             summary = self._summary(tested, time.perf_counter() - began)
-            self.run.write_json("summary.json", summary)
+            self.run.summary = summary
         return summary
 
     def _test(self, frozen: Frozen) -> dict[str, list[Trajectory]]:
@@ -129,7 +129,7 @@ class Evaluation:
             "arms": arms_block(scores, c.seed),
             "harness": {f.arm: f.harness.hash for f in self.frozen},
             "trained_by": {f.arm: f.run.run_id for f in self.frozen if f.run},
-            "training": {f.arm: block for f in self.frozen if (block := training_block(f))},
+            "training": {f.arm: block for f in self.frozen if (block := training_of(f))},
             "wall_seconds": round(seconds, 1),
             "cost_usd": total.cost_usd,
             "billed_usd": paid.cost_usd,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ecdysis_lab.evaluate.accommodation_facts import rounds_of
 from ecdysis_lab.evaluate.experiment import Experiment
 from ecdysis_lab.evaluate.results import rounds_frame
-from ecdysis_lab.records import LabError, Progress
+from ecdysis_lab.records import LabError, Progress, RoundRecord
 from ecdysis_lab.store import Run, Store
 from ecdysis_lab.store.billing import at_work
 from ecdysis_lab.train.arms import arm_of
@@ -45,23 +45,22 @@ class Evolution:
         with at_work(self.run, trained=self.arm):
             self.experiment.train(self.arm)
 
-    def records(self) -> list[dict[str, Any]]:
-        """Records of the arm's rounds, in order."""
-        numbers = [n for _, n in rounds_of(self.run, self.arm)]
-        return [self.run.read_json(f"rounds/{self.arm}-{n}/record.json") for n in numbers]
+    def records(self) -> list[RoundRecord]:
+        """Records of the arm's finished rounds, in order."""
+        return [record for round in self.run.rounds(self.arm) if (record := round.record)]
 
     def rounds(self) -> pd.DataFrame:
         """The arm's rounds as :func:`ecdysis_lab.evaluate.results.rounds_frame` makes them."""
-        return rounds_frame({self.arm: {"rounds": self.records()}}, self.simulated)
+        return rounds_frame({self.arm: {"rounds": [asdict(r) for r in self.records()]}}, self.simulated)
 
     def has_patterns(self, n: int) -> bool:
         """Whether a round grouped its failures."""
-        return (self.run.folder / f"rounds/{self.arm}-{n}/patterns.json").is_file()
+        return self.run.round(self.arm, n).patterns is not None
 
     def has_review(self, n: int) -> bool:
         """Whether anything was reviewed in a round."""
-        folder = self.run.folder / f"rounds/{self.arm}-{n}"
-        return any((folder / name).is_file() for name in ("review.json", "debate.json", "edits.json"))
+        round = self.run.round(self.arm, n)
+        return bool(round.review or round.debate() or round.edits)
 
     def choose(self, wanted: int = 0) -> int:
         """The number of the round to read; 0 takes the first with a candidate, else the last.
@@ -73,10 +72,10 @@ class Evolution:
         records = self.records()
         if not records:
             raise LabError(f"run {self.run.run_id} has no finished round of arm {self.arm!r}")
-        numbers = [int(r["round"]) for r in records]
+        numbers = [r.round for r in records]
         if wanted and wanted not in numbers:
             raise LabError(f"round: there is no round {wanted}; choose from {', '.join(map(str, numbers))}")
-        edited = [int(r["round"]) for r in records if r["candidate"] or r.get("candidates")]
+        edited = [r.round for r in records if r.candidates]
         return wanted or (edited or numbers[-1:])[0]
 
 
@@ -102,18 +101,15 @@ def prepare(
     ------
     LabError: an arm that is not trained, a wrong value, a model that cannot be asked, or no run in ``show``.
     """
-    arm_of(arm, trains=True)
-    config = configure(**given, arms=(arm,))
+    config = configure(**given, arms=(arm_of(arm, trains=True).name,))
     if small:
         least = {"train_tasks": SMOKE_TASKS, "trials": 1, "rounds": 1}
         config = config.but(**{k: min(v, getattr(config, k)) for k, v in least.items()})
     if show:
-        folder = Path(show).expanduser()
-        if not (folder / "config.json").is_file():
-            raise LabError(f"show: {folder} is no run folder (it has no config.json)")
-        run = Run(folder)
-        simulated = "sim/" in (folder / "config.json").read_text(encoding="utf-8")
-        return Evolution(arm, run, Store(folder.parent.parent), None, simulated)
+        run = Run(Path(show).expanduser())
+        if not run.exists:
+            raise LabError(f"show: {run.folder} is no run folder (it has no config.json)")
+        return Evolution(arm, run, Store(run.root), None, "sim/" in json.dumps(run.config))
     check_models(config)
     experiment = Experiment(config, data, run_id, progress)
     return Evolution(arm, experiment.run, experiment.store, experiment, config.simulated)

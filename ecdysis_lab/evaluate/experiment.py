@@ -68,16 +68,16 @@ class Experiment:
             finally:
                 seconds = self._worked(time.perf_counter() - began)
             summary |= {"wall_seconds": round(seconds, 1)} | ({} if floor is None else {"noise_floor": floor})
-            self.run.write_json("summary.json", summary)
+            self.run.summary = summary
         return summary
 
     def _worked(self, seconds: float) -> float:
         """Wall clock over all starts of this run; a start that found everything done adds nothing."""
-        before = self.run.read_json("wall.json") or {"seconds": 0.0, "trials": 0}
+        before = self.run.wall
         trials = len(self.billing.keys)
         if trials > before["trials"] or not before["seconds"]:
             before = {"seconds": round(before["seconds"] + seconds, 1), "trials": trials}
-            self.run.write_json("wall.json", before)
+            self.run.wall = before
         return float(before["seconds"])
 
     # -- stages ------------------------------------------------------------------------------------------------
@@ -88,11 +88,11 @@ class Experiment:
             return None
         from ecdysis_lab.evaluate.noise import noise_floor
 
-        session = self._session(self._train_config("noise-floor"))
-        start = session.keep(self.config.harness(self.config.start))
+        arm_run = self._arm_run(self._train_config("noise-floor"))
+        start = arm_run.keep(self.config.harness(self.config.start))
         first = self.config.rounds * self.config.confirm  # the seeds before belong to the rounds
         repeats = [
-            session.rollout(start, f"repeat {i + 1}", seeds=session.config.fresh_seeds(first + i))
+            arm_run.rollout(start, f"repeat {i + 1}", seeds=arm_run.config.fresh_seeds(first + i))
             for i in range(self.config.noise_floor)
         ]
         # A task on which the user failed has no score there, and would count less in that repeat than in others.
@@ -110,7 +110,7 @@ class Experiment:
         from ecdysis_lab.train.loop import Trainer
 
         trained = Trainer(self._train_config(arm), self.run, self.store, **self._shared).train()
-        self.run.write_json(f"frozen-{arm}.json", {"harness": trained.harness.hash})
+        self.run.freeze(arm, trained.harness.hash)
         return trained.harness, list(trained.rounds)
 
     def _pair_models(self) -> None:
@@ -128,10 +128,10 @@ class Experiment:
     def _shared(self) -> dict[str, Any]:
         return {"budget": self.budget, "progress": self.progress, "on_new": self.billing}
 
-    def _session(self, config: Any) -> Any:
-        from ecdysis_lab.train.session import Session
+    def _arm_run(self, config: Any) -> Any:
+        from ecdysis_lab.train.arm_run import ArmRun
 
-        return Session(config, self.run, self.store, **self._shared)
+        return ArmRun(config, self.run, self.store, **self._shared)
 
     def _train_config(self, arm: str) -> Any:
         """How an arm trains."""
@@ -141,7 +141,6 @@ class Experiment:
         return TrainConfig(
             arm=arm,
             setup=c.setup(c.model),
-            method="one-by-one" if row is not None and row.edits == "failure" else "round",
             start=str(self.config.harness(self.config.start).path),
             n_tasks=c.train_tasks,
             seed=c.seed,
@@ -193,16 +192,7 @@ class Experiment:
             "train_model": self.config.model,
             "arms": arms_block(scores, self.config.seed),
             "harness": {arm: harness.hash for arm, (harness, _) in trained.items()},
-            "training": {
-                arm: training_block(
-                    trained[arm][1],
-                    trials,
-                    own,
-                    self.config.train_tasks,
-                    self.config.train_tasks * self.config.trials,
-                )
-                for arm, trials in parts.items()
-            },
+            "training": {arm: training_block(self.run, self.store, arm) for arm in parts},
             "cost_usd": total.cost_usd,
             "billed_usd": paid.cost_usd,
             "prompt_tokens": total.prompt_tokens,

@@ -9,8 +9,9 @@ from typing import Any
 from ecdysis_lab.harness import load_harness
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import LabError
-from ecdysis_lab.store import Run
+from ecdysis_lab.store import Run, Store, runs_of
 from ecdysis_lab.train.arms import ARMS
+from ecdysis_lab.train.rounds import training_block
 from ecdysis_lab.train.settings import harness_of
 
 
@@ -30,7 +31,7 @@ class Frozen:
     @property
     def config(self) -> dict[str, Any]:
         """Configuration of the run that trained it; empty for a shipped harness."""
-        return dict((self.run.read_json("config.json") if self.run else None) or {})
+        return dict((self.run.config if self.run else None) or {})
 
 
 def check_frozen(run: Run, arm: str, harness: Harness | None = None) -> Harness:
@@ -49,7 +50,7 @@ def check_frozen(run: Run, arm: str, harness: Harness | None = None) -> Harness:
     if not lines:
         arms = sorted({str(e["arm"]) for e in run.ledger() if e.get("arm")}) or ["none"]
         raise LabError(f"harness: run {run.run_id} trained no arm {arm!r}; it trained {', '.join(arms)}")
-    if run.read_json(f"frozen-{arm}.json") is None:
+    if run.frozen(arm) is None:
         raise LabError(
             f"harness: training of arm {arm!r} in run {run.run_id} has not ended ({len(lines)} rounds so far); "
             "finish it first, for a harness is tested when it no longer changes"
@@ -63,7 +64,7 @@ def check_frozen(run: Run, arm: str, harness: Harness | None = None) -> Harness:
             f"harness: {harness.hash[:12]} is not frozen: it is {what}; the ledger of run {run.run_id} accepted "
             f"{last[:12]} last for arm {arm!r}"
         )
-    kept = load_harness(run.folder / "harness" / last)
+    kept = load_harness(run.harness_path(last))
     if kept.hash != last:
         raise LabError(
             f"harness: the files in {kept.path} have changed since training (hash {kept.hash[:12]}, "
@@ -84,21 +85,20 @@ def find_frozen(name: str, data: Path | str, benchmark: str) -> Frozen:
     ------
     LabError: an unknown run, a run of another benchmark, or a harness that is not frozen; the reason is given.
     """
-    if name in ARMS and not ARMS[name].trains:
+    shipped = [row.name for row in ARMS.values() if not row.trains]
+    if name in shipped:
         return Frozen(name, harness_of(benchmark, ARMS[name].harness))
-    runs = Path(data) / "runs"
+    runs = {run.run_id: run for run in runs_of(data)}
     run_id, _, arm = name.rpartition(":")
-    if run_id and (runs / run_id / "config.json").is_file():
-        run = Run(runs / run_id)
+    if run_id in runs:
+        run = runs[run_id]
         found = Frozen(arm, check_frozen(run, arm), run)
     elif Path(name).expanduser().is_dir():
         found = _of_folder(Path(name).expanduser().resolve())
     else:
-        shipped = [row.name for row in ARMS.values() if not row.trains]
-        known = sorted(p.parent.name for p in runs.glob("*/config.json"))
         raise LabError(
             f"harness: {name!r} is no RUN:ARM, no folder, and neither of {', '.join(shipped)}; "
-            f"runs: {', '.join(known[:8]) or 'none'}{' …' if len(known) > 8 else ''}"
+            f"runs: {', '.join(list(runs)[:8]) or 'none'}{' …' if len(runs) > 8 else ''}"
         )
     trained_on = found.config.get("benchmark", benchmark)
     if trained_on != benchmark:
@@ -116,11 +116,8 @@ def _of_folder(folder: Path) -> Frozen:
     """A folder ``<run>/harness/<hash>``, under the arm that froze it."""
     run = Run(folder.parent.parent)
     loaded = load_harness(folder)
-    arms = (
-        sorted({str(e["arm"]) for e in run.ledger() if e.get("arm")})
-        if folder.parent.name == "harness"
-        else []
-    )
+    kept = run.harness_path(folder.name) == folder
+    arms = sorted({str(e["arm"]) for e in run.ledger() if e.get("arm")}) if kept else []
     if not arms:
         raise LabError(
             f"harness: {folder} is not frozen: it lies in no run, so no ledger says that training accepted it; "
@@ -136,24 +133,9 @@ def _of_folder(folder: Path) -> Frozen:
     raise why
 
 
-def training_block(frozen: Frozen) -> dict[str, Any]:
-    """What the run that trained a harness says about it: its summary's block, or else its round records."""
+def training_of(frozen: Frozen) -> dict[str, Any]:
+    """What the run that trained a harness says about it: its summary's block, or one made of its round records."""
     if frozen.run is None:
         return {}
-    summary = frozen.run.read_json("summary.json") or {}
-    if frozen.arm in summary.get("training", {}):
-        return dict(summary["training"][frozen.arm])
-    names = sorted(
-        frozen.run.folder.glob(f"rounds/{frozen.arm}-[0-9]*/record.json"), key=lambda p: p.parent.name
-    )
-    rounds = [frozen.run.read_json(str(p.relative_to(frozen.run.folder))) for p in names]
-    rounds.sort(key=lambda r: int(r["round"]))
-    phases: dict[str, float] = {}
-    for record in rounds:
-        for phase, seconds in record["seconds"].items():
-            phases[phase] = round(phases.get(phase, 0.0) + seconds, 3)
-    return (
-        {"rounds": rounds, "phase_seconds": phases, "wall_seconds": round(sum(phases.values()), 1)}
-        if rounds
-        else {}
-    )
+    block = (frozen.run.summary or {}).get("training", {}).get(frozen.arm)
+    return dict(block) if block else training_block(frozen.run, Store(frozen.run.root), frozen.arm)

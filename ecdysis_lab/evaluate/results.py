@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.evaluate.scores import read_scores
 from ecdysis_lab.evaluate.summaries import summarise
-from ecdysis_lab.records import Failure, LabError, Pattern, Patterns, Pick, Subset
+from ecdysis_lab.records import Failure, LabError, Patterns, Subset
 from ecdysis_lab.store import Run
 
 if TYPE_CHECKING:
@@ -178,52 +177,16 @@ def _scores_after(rounds: Sequence[Mapping[str, Any]]) -> list[float | None]:
 def arm_with_patterns(run: Run, summary: Mapping[str, Any]) -> str | None:
     """The first arm whose first round grouped failures; ``self-evolution`` groups none."""
     for arm, training in summary["training"].items():
-        found = any(r["failures"] for r in training["rounds"][:1])
-        if found and (Path(run.folder) / f"rounds/{arm}-1/patterns.json").is_file():
+        if any(r["failures"] for r in training["rounds"][:1]) and run.round(arm, 1).patterns:
             return str(arm)
     return None
 
 
-def round_evidence(run: Run, arm: str, n: int = 1) -> tuple[list[Failure], Patterns, Subset]:
+def round_evidence(run: Run, arm: str, n: int = 1) -> tuple[tuple[Failure, ...], Patterns, Subset]:
     """Failures (without trajectories), patterns and subset of a training round.
 
     Raises
     ------
     LabError: the run has no such round.
     """
-    folder = f"rounds/{arm}-{n}"
-    failures, patterns = run.read_json(f"{folder}/failures.json"), run.read_json(f"{folder}/patterns.json")
-    subset = run.read_json(f"{folder}/subset.json")
-    if failures is None or patterns is None or subset is None:
-        raise LabError(
-            f"run {run.run_id} has no evidence of round {n} of arm {arm!r} in {Path(run.folder) / folder}"
-        )
-    tuples = ("failed_checks", "path", "writes")
-    found = [Failure(**{**f, **{k: tuple(f[k]) for k in tuples}, "trajectory": None}) for f in failures]  # type: ignore[arg-type]
-    return found, _patterns(patterns), _subset(subset)
-
-
-def _patterns(data: dict[str, Any]) -> Patterns:
-    made = [
-        Pattern(**{**p, "members": tuple(p["members"]), "tasks": tuple(p["tasks"])}) for p in data["patterns"]
-    ]
-    return Patterns(
-        **{
-            **data,
-            "patterns": tuple(made),
-            "noise": {k: (int(v[0]), float(v[1])) for k, v in data["noise"].items()},
-            "layout": {k: (float(v[0]), float(v[1])) for k, v in data["layout"].items()},
-            "warnings": tuple(data["warnings"]),
-        }
-    )
-
-
-def _subset(data: dict[str, Any]) -> Subset:
-    return Subset(
-        **{
-            **data,
-            "picks": tuple(Pick(**p) for p in data["picks"]),
-            "coverage": tuple(data["coverage"]),
-            "random_band": tuple(tuple(b) for b in data["random_band"]),
-        }
-    )
+    return run.round(arm, n).evidence()

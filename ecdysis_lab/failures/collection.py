@@ -7,7 +7,6 @@ The trials themselves lie in the one trial store, so a run and an import are rea
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,7 +15,7 @@ from typing import Any
 
 from ecdysis_lab.failures.importing import Damaged, Imported, import_traces
 from ecdysis_lab.records import LabError, Trajectory, to_json
-from ecdysis_lab.store import Run, Store
+from ecdysis_lab.store import Run, Store, runs_of
 
 RECORD = "import.json"
 SHOWN_DAMAGED = 20
@@ -191,7 +190,7 @@ def read(
         found = _from_store(path, record["keys"], skip_infra=True)
         got = Imported(tuple(found), damaged, record["infra_errors"], record["format"])
         return path, got, got.counts()
-    if (path / "config.json").is_file() and not (path / "trials.sqlite").exists():
+    if Run(path).exists and not (path / "trials.sqlite").exists():
         found = _of_run(path)
         return path, Imported(tuple(found), (), 0, "run"), f"{len(found)} failures of run {path.name}"
     got = import_traces(path, format)
@@ -209,8 +208,9 @@ def _path(source: str, data: Path | None) -> Path:
 def _newest(data: Path | None) -> Path:
     """The import, or the run with training failures, that was written last."""
     evidence = [] if data is None else list(data.glob(f"imports/*/{RECORD}"))
-    rounds = [] if data is None else data.glob("runs/*/rounds/*-1/failures.json")
-    evidence += [f for f in rounds if f.stat().st_size > 2]
+    runs = [] if data is None else runs_of(data)
+    first = [r.failures_path for run in runs for r in run.rounds() if r.n == 1]
+    evidence += [path for path in first if path.is_file()]
     if not evidence:
         raise LabError(
             f"source: no run with failures in {(data or Path()) / 'runs'} and no import; name a file or folder of "
@@ -222,10 +222,8 @@ def _newest(data: Path | None) -> Path:
 
 def _of_run(folder: Path) -> list[Trajectory]:
     """Trajectories of the failures of the first round, from the store that the run shares."""
-    rounds = sorted(folder.glob("rounds/*-1/failures.json"))
-    keys = next(
-        (found for f in rounds if (found := [r["key"] for r in json.loads(f.read_text("utf-8"))])), None
-    )
+    first = [r.failures for r in Run(folder).rounds() if r.n == 1]
+    keys = next(([f.key for f in failures] for failures in first if failures), None)
     if not keys:
         raise LabError(f"source: run {folder.name} has no training failures in {folder / 'rounds'}")
     return _from_store(folder, keys)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ecdysis_lab.models.errors import BudgetExceeded
-from ecdysis_lab.records import Usage
-from ecdysis_lab.store.run import Run, told
+from ecdysis_lab.records import Usage, from_json
+from ecdysis_lab.store import Run, told
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Budget:
                     fresh, newline, _ = file.read().rpartition(b"\n")
                 for line in fresh.split(b"\n"):
                     if line.startswith(b"{") and line.endswith(b"}"):
-                        self._total += Usage(**json.loads(line))
+                        self._total += from_json(Usage, json.loads(line))
                 self._read_bytes += len(fresh) + len(newline)
             return self._total
 
@@ -101,4 +101,4 @@ class Budget:
 
 def open_budget(run: Run, limits: tuple[float | None, int | None, float | None]) -> Budget | None:
     """Budget of a run, or None without a limit. It is kept in a file: a run that was stopped goes on counting."""
-    return Budget(*limits, path=run.path("spent.jsonl")) if any(v is not None for v in limits) else None
+    return Budget(*limits, path=run.spent_path) if any(v is not None for v in limits) else None

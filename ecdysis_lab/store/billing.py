@@ -44,12 +44,12 @@ class KeyFile:
 
 def billed(run: Run) -> KeyFile:
     """Trials that the run had to run itself."""
-    return KeyFile(run.path("billed.txt"))
+    return KeyFile(run.billed_path)
 
 
 def rests_on(run: Run, part: str) -> KeyFile:
     """Trials that a part of the run rests on."""
-    return KeyFile(run.path(f"trials/{part}.txt"))
+    return KeyFile(run.trials_path(part))
 
 
 def trials_of(run: Run, store: Store, part: str) -> list[Trajectory]:

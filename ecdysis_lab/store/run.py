@@ -9,49 +9,36 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import math
 import os
 import re
-import sqlite3
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 from ecdysis_lab.records import LabError
+from ecdysis_lab.store.files import Folder, StoreError, dump, told, whole_lines, write_all
+from ecdysis_lab.store.round import Round
 
 State = Literal["running", "done", "failed", "interrupted"]
 CHANGEABLE = ("max_usd", "max_tokens", "max_seconds", "workers", "timeout_seconds")
 """Config fields that change no result: they may differ when a run is continued."""
+CONFIG, SUMMARY, STATUS = "config.json", "summary.json", "status.json"
+SHOWN = 8  # runs that an error names
 
 
-class StoreError(LabError):
-    """The disk said no (full, read-only, damaged); what was stored before is intact."""
-
-
-@contextlib.contextmanager
-def told(path: Path) -> Iterator[None]:
-    """Turn what the disk says into one sentence with the path."""
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        raise StoreError(f"cannot use {path}: {error}; what was stored before is intact") from error
-
-
-class Run:
-    """The files of one run; made by ``open``.
+class Run(Folder):
+    """The files of one run, under their names; made by ``open``.
 
     Parameters
     ----------
     folder : ``root/runs/<run_id>``.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.run_id = folder.name
+    def __init__(self, folder: Path | str) -> None:
+        super().__init__(folder)
+        self.run_id = self.folder.name
 
     @classmethod
     def open(
@@ -82,30 +69,122 @@ class Run:
                 f"run id {run_id!r}: use letters, digits, '.', '_' and '-'; start with a letter or digit"
             )
         run = cls(Path(root) / "runs" / run_id)
-        old, new = run.read_json("config.json"), json.loads(_dump(config))
+        old, new = run.config, json.loads(dump(config))
         if old is not None and not resume:
             raise LabError(
                 f"run {run_id} exists in {run.folder}; continue it (resume) or choose another run id"
             )
         if old is not None:
-            old = {**json.loads(_dump({k: v for k, v in (defaults or {}).items() if k in new})), **old}
+            old = {**json.loads(dump({k: v for k, v in (defaults or {}).items() if k in new})), **old}
             changed = [line for name, line in _differences(old, new) if name.split(".")[-1] not in CHANGEABLE]
             if changed:
                 raise LabError(
                     f"run {run_id} has another config; choose a new run id, or undo {'; '.join(changed)}"
                 )
         if old != new:
-            run.write_json("config.json", new)
+            run.write_json(CONFIG, new)
         return run
 
-    def path(self, name: str) -> Path:
-        """Absolute path of a file of this run; its folder exists afterwards."""
-        path = (self.folder / name).resolve()
-        if not path.is_relative_to(self.folder.resolve()):
-            raise LabError(f"{name!r} lies outside the run folder {self.folder}")
-        with told(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        return path
+    @classmethod
+    def of(cls, run: Run | Path | str) -> Run:
+        """The run itself, or the one in a folder."""
+        return run if isinstance(run, Run) else cls(run)
+
+    @property
+    def exists(self) -> bool:
+        """Whether the folder holds a run."""
+        return (self.folder / CONFIG).is_file()
+
+    @property
+    def ended(self) -> float:
+        """Unix time of its summary, 0 before it has one."""
+        path = self.folder / SUMMARY
+        return path.stat().st_mtime if path.is_file() else 0.0
+
+    @property
+    def root(self) -> Path:
+        """The data folder that the run lies in."""
+        return self.folder.resolve().parent.parent
+
+    # -- its files ---------------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> dict[str, Any] | None:
+        """What the run was started with."""
+        return self.read_json(CONFIG)  # type: ignore[no-any-return]
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """State of the run, when, and what else was told; ``{"state": "missing"}`` where it never ran."""
+        return read_status(self.folder)
+
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        """Its results, None before it has ended."""
+        return self.read_json(SUMMARY)  # type: ignore[no-any-return]
+
+    @summary.setter
+    def summary(self, summary: Mapping[str, Any]) -> None:
+        self.write_json(SUMMARY, summary)
+
+    @property
+    def wall(self) -> dict[str, float]:
+        """Wall clock over all starts: ``seconds``, and the number of ``trials`` after which it was taken."""
+        return self.read_json("wall.json") or {"seconds": 0.0, "trials": 0}
+
+    @wall.setter
+    def wall(self, wall: Mapping[str, float]) -> None:
+        self.write_json("wall.json", wall)
+
+    @property
+    def spent_path(self) -> Path:
+        """Where the budget is counted."""
+        return self.path("spent.jsonl")
+
+    @property
+    def billed_path(self) -> Path:
+        """Keys of the trials that the run had to run itself."""
+        return self.path("billed.txt")
+
+    @property
+    def labels_path(self) -> Path:
+        """A person's labels on the changes of the run."""
+        return self.folder / "labels.csv"
+
+    def trials_path(self, part: str) -> Path:
+        """Keys of the trials that one part of the run rests on."""
+        return self.path(f"trials/{part}.txt")
+
+    def harness_path(self, digest: str) -> Path:
+        """Where a harness is kept; its folder is there in whole or not at all."""
+        return self.folder / "harness" / digest
+
+    def frozen(self, arm: str) -> str | None:
+        """Hash of the harness that the finished training of an arm froze."""
+        return (self.read_json(f"frozen-{arm}.json") or {"harness": None})["harness"]  # type: ignore[no-any-return]
+
+    def freeze(self, arm: str, digest: str) -> None:
+        """The training of an arm has ended with this harness."""
+        self.write_json(f"frozen-{arm}.json", {"harness": digest})
+
+    def round(self, arm: str, n: int) -> Round:
+        """The files of one round, which may not be there yet."""
+        return Round(self, arm, n)
+
+    def rounds(self, arm: str | None = None) -> list[Round]:
+        """The rounds that left anything, of one arm or of all, by arm and number.
+
+        Raises
+        ------
+        LabError: there is no such run folder.
+        """
+        if not self.folder.is_dir():
+            raise LabError(f"run: there is no folder {self.folder}")
+        names = [p.name.rpartition("-") for p in self.folder.glob("rounds/*-*") if p.is_dir()]
+        found = sorted((a, int(n)) for a, _, n in names if n.isdigit() and arm in (None, a))
+        return [Round(self, a, n) for a, n in found]
+
+    # -- work on it --------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -132,39 +211,16 @@ class Run:
             file.flush()
             yield
 
-    def write_text(self, name: str, text: str) -> Path:
-        """Replace a file at once; returns its path."""
-        path = self.path(name)
-        with told(path):
-            _replace(path, text.encode())
-        return path
-
-    def write_json(self, name: str, value: Any) -> Path:
-        """Replace a JSON file at once: records, numpy values and paths are understood, NaN becomes null."""
-        return self.write_text(name, _dump(value, indent=2) + "\n")
-
-    def read_json(self, name: str) -> Any:
-        """Content of a JSON file, or None when there is none."""
-        path = self.folder / name
-        with told(path):
-            if not path.exists():
-                return None
-            text = path.read_text(encoding="utf-8")
-        try:
-            return json.loads(text)
-        except json.JSONDecodeError as error:
-            raise StoreError(f"{path} is no JSON: {error}") from error
-
     def append_ledger(self, entry: Mapping[str, Any]) -> None:
         """Add one line to ``ledger.jsonl``, then on disk. A line torn by a kill is dropped first."""
-        line = _dump(entry).encode() + b"\n"
+        line = dump(entry).encode() + b"\n"
         path = self.path("ledger.jsonl")
         with told(path), path.open("a+b", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            before = _whole_lines(file)
+            before = whole_lines(file)
             try:
                 file.truncate(before)
-                _write_all(file, line)
+                write_all(file, line)
                 os.fsync(file.fileno())
             except OSError:
                 file.truncate(before)  # a full disk leaves no half line
@@ -186,62 +242,7 @@ class Run:
     def write_status(self, state: State, **info: Any) -> None:
         """Replace ``status.json``: the state, when, and what else matters (round, error, figures)."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        self.write_json("status.json", {"state": state, "at": now, "pid": os.getpid(), **info})
-
-
-def _replace(path: Path, content: bytes) -> None:
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _whole_lines(file: BinaryIO) -> int:
-    """Length of a file up to and including its last newline."""
-    end = file.seek(0, os.SEEK_END)
-    while end > 0:
-        start = max(0, end - 65536)
-        file.seek(start)
-        newline = file.read(end - start).rfind(b"\n")
-        if newline >= 0:
-            return start + newline + 1
-        end = start
-    return 0
-
-
-def _write_all(file: BinaryIO, content: bytes) -> None:
-    while content:
-        content = content[file.write(content) :]
-
-
-def _dump(value: Any, indent: int | None = None) -> str:
-    return json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    """JSON types only."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return _plain(asdict(value))
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted((_plain(v) for v in value), key=str)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, (str, int)):
-        return value
-    if hasattr(value, "tolist"):  # numpy scalars and arrays
-        return _plain(value.tolist())
-    return str(value)
+        self.write_json(STATUS, {"state": state, "at": now, "pid": os.getpid(), **info})
 
 
 def _differences(old: Any, new: Any, name: str = "") -> list[tuple[str, str]]:
@@ -262,9 +263,31 @@ def _short(value: Any) -> str:
 def read_status(folder: Path) -> dict[str, Any]:
     """Status of a run or of a cell of a grid; ``{"state": "missing"}`` where it never ran or its file is torn."""
     try:
-        return dict(json.loads((folder / "status.json").read_text(encoding="utf-8")))
+        return dict(json.loads((folder / STATUS).read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return {"state": "missing"}
+
+
+def runs_of(data: Path | str) -> list[Run]:
+    """All runs of a data folder, by name."""
+    return [Run(path.parent) for path in sorted(Path(data).glob(f"runs/*/{CONFIG}"))]
+
+
+def find_run(name: str, data: Path | str) -> Run:
+    """A run by its folder, or by its name in a data folder.
+
+    Raises
+    ------
+    LabError: there is none; the names there are listed.
+    """
+    for run in (Run(Path(name).expanduser()), Run(Path(data) / "runs" / name)):
+        if name and run.exists:
+            return run
+    known = [run.run_id for run in runs_of(data)]
+    more = " …" if len(known) > SHOWN else ""
+    raise LabError(
+        f"run: {name!r} is no run in {Path(data) / 'runs'}; runs: {', '.join(known[:SHOWN]) or 'none'}{more}"
+    )
 
 
 def commit_hash() -> str:

@@ -19,13 +19,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ecdysis_lab.records import LabError, Trajectory, to_json, trajectory_from
-from ecdysis_lab.store.run import Run, StoreError, commit_hash, told
+from ecdysis_lab.records import LabError, Trajectory, from_json, to_json
+from ecdysis_lab.store.files import StoreError, told
 
 if TYPE_CHECKING:
     import numpy as np
-
-__all__ = ["Run", "Store", "StoreError", "commit_hash"]
 
 SCHEMA_VERSION = 1
 FILTERS = ("benchmark", "version", "task_id", "split", "model", "user_model", "harness", "seed", "status")
@@ -172,7 +170,7 @@ class Store:
         if with_truth:
             truth = self._rows("SELECT body FROM truth WHERE key = ?", (key,))
             data["truth"] = _unpack(truth[0][0]) if truth else {}
-        return trajectory_from(data)
+        return from_json(Trajectory, data)
 
     def keys(self) -> set[str]:
         """Keys of all finished trials."""
@@ -205,17 +203,17 @@ class Store:
         if keys is None:
             order = "ORDER BY benchmark, split, task_id, model, harness, seed, key"
             rows = self._rows(f"SELECT key, body FROM trials WHERE {clauses} {order}", values)
-            return [trajectory_from(_unpack(body)) for _, body in rows]
+            return [from_json(Trajectory, _unpack(body)) for _, body in rows]
         wanted = list(keys)
         sql = f"SELECT key, body FROM trials WHERE {clauses} AND key IN"
         found = dict(self._lookup(sql, values, wanted))
-        return [trajectory_from(_unpack(found[key])) for key in wanted if key in found]
+        return [from_json(Trajectory, _unpack(found[key])) for key in wanted if key in found]
 
     def infra_errors(self, key: str | None = None) -> list[Trajectory]:
         """The log of infrastructure errors, oldest first: of one trial, or of all."""
         where, values = ("WHERE key = ?", (key,)) if key else ("", ())
         rows = self._rows(f"SELECT body FROM infra_errors {where} ORDER BY id", values)
-        return [trajectory_from(_unpack(row[0])) for row in rows]
+        return [from_json(Trajectory, _unpack(row[0])) for row in rows]
 
     def get_vectors(self, model: str, hashes: Iterable[str]) -> dict[str, np.ndarray]:
         """Cached vectors (float32) of an embedder by text hash; those not cached are left out."""

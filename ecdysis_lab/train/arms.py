@@ -50,7 +50,13 @@ ARMS: dict[str, Arm] = {
     for arm in (
         Arm("direct", "no harness", "#4D4D4D", harness="empty"),
         Arm("human", "the harness that was written by hand", "#DF6699", harness="human"),
-        Arm("self-evolution", "every failure alone to the editor", "#E69F00", edits="failure"),
+        Arm(
+            "self-evolution",
+            "every failure alone to the editor",
+            "#E69F00",
+            edits="failure",
+            gates=("static", "probe", "coverage", "improvement"),
+        ),
         Arm("ecdysis-no-fdcr", "one edit a round, without the debate", "#56B4E9", debate=0),
         Arm("ecdysis", "one edit a round, after the debate", "#0072B2"),
     )

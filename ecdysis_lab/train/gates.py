@@ -1,89 +1,218 @@
-"""The gates, in order of cost: static policy and probe, leak, legal actions, coverage, strict improvement."""
+"""The gates: an ordered list, from the cheapest on. A candidate is accepted when none of them rejects it.
+
+A new gate is a function from :class:`ecdysis_lab.train.judging.Judging` to a result, and a row in ``GATES``; the order
+stands nowhere else. What ran is recorded with its numbers, and readers go by that record.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ecdysis_lab.harness.probe import probe
-from ecdysis_lab.harness.replay import Replay, replay
 from ecdysis_lab.harness.source import Harness, static_problems
-from ecdysis_lab.records import Benchmark, Candidate, Decision, LabError, Trajectory
+from ecdysis_lab.records import GateResult
+from ecdysis_lab.train.arms import Arm
+from ecdysis_lab.train.judging import Comparison, Judging, Rerun
 from ecdysis_lab.train.leak import facts, leaks
 
-SHOWN = 3  # examples named in a decision
+SHOWN = 3  # examples named in a reason
 GROWTH = 0.30  # more than this against the parent is worth a warning
-BACK_TO_EDITOR = ("static", "probe", "leak", "legal")
-"""Gates whose reason an editor can act on: they judge the code, not the score."""
 
 
 @dataclass(frozen=True)
-class Scores:
-    """Training trajectories of one harness, paired with those of another by (task, seed)."""
+class Gate:
+    """One check of a candidate.
 
-    trajectories: tuple[Trajectory, ...]
+    Parameters
+    ----------
+    name : as records and arms call it. asks : what has to hold, as one phrase.
+    check : looks at the candidate and its replays and trials; answers with :func:`passed`, :func:`rejected` or
+        :func:`skipped`.
+    paid : whether it needs trials to be run; its rejection then ends the round. The reason of any other gate judges
+        the code alone, and goes back to the editor once.
+    """
 
-    def by_pair(self) -> dict[tuple[str, int], float]:
-        """Score by (task id, seed); unscored trials are absent."""
-        return {(t.trial.task_id, t.trial.seed): t.score for t in self.trajectories if t.score is not None}
+    name: str
+    asks: str
+    check: Callable[[Judging], GateResult]
+    paid: bool = False
+
+    def run(self, judging: Judging) -> GateResult:
+        """The result under the gate's name, with its seconds; trials that were run for it count as rollout."""
+        began, trials = time.perf_counter(), judging.trial_seconds
+        found = self.check(judging)
+        seconds = time.perf_counter() - began - (judging.trial_seconds - trials)
+        name, asks = found.name or self.name, found.asks or self.asks
+        return replace(found, name=name, asks=asks, seconds=round(seconds, 3))
 
 
-def static_gate(candidate: Harness) -> Decision | None:
-    """Rejection by the static policy, or None."""
-    problems = static_problems(candidate)
+def passed(reason: str = "", **numbers: Any) -> GateResult:
+    """The candidate may go on."""
+    return GateResult("", "passed", reason, numbers)
+
+
+def rejected(reason: str, **numbers: Any) -> GateResult:
+    """The candidate goes."""
+    return GateResult("", "rejected", reason, numbers)
+
+
+def skipped(reason: str) -> GateResult:
+    """The run did not ask for this gate."""
+    return GateResult("", "skipped", reason)
+
+
+def broken(where: str, reason: str, **numbers: Any) -> GateResult:
+    """Rejection since a hook broke: told as the probe's finding, whichever gate comes across it."""
+    return GateResult("probe", "rejected", reason, numbers, asks=f"no hook breaks {where}")
+
+
+def static(judging: Judging) -> GateResult:
+    """The static policy."""
+    problems = static_problems(judging.child)
     if not problems:
-        return None
+        return passed()
     first = "; ".join(f"{p.file}:{p.line} {p.what}" for p in problems[:SHOWN])
-    return Decision(False, "static", f"static policy: {first}", numbers={"problems": len(problems)})
+    return rejected(f"static policy: {first}", problems=len(problems))
 
 
-def probe_gate(candidate: Harness, benchmark: Benchmark, task_id: str) -> Decision | None:
-    """Rejection when a hook faults on a plain call, or None."""
-    fault = probe(candidate, benchmark, task_id)
-    if fault is None:
-        return None
-    return Decision(False, "probe", f"a hook breaks on a plain call: {fault}", numbers={"kind": fault.kind})
+def plain_calls(judging: Judging) -> GateResult:
+    """One plain call of every hook."""
+    fault = probe(judging.child, judging.bench, judging.before[0].trial.task_id)
+    return rejected(f"a hook breaks on a plain call: {fault}", kind=fault.kind) if fault else passed()
 
 
-def leak_gate(candidate: Candidate, training: Sequence[Trajectory], benchmark: Benchmark) -> Decision | None:
-    """Rejection when the diff holds a fact of a training task, or None."""
-    known = benchmark.policy + "\n".join(f"{t['description']} {t['parameters']}" for t in benchmark.tools)
-    found = leaks(candidate.diff, facts(training, known, benchmark))
+def leak(judging: Judging) -> GateResult:
+    """No fact of a training task in the diff."""
+    bench = judging.bench
+    known = bench.policy + "\n".join(f"{t['description']} {t['parameters']}" for t in bench.tools)
+    found = leaks(judging.candidate.diff, facts(judging.before, known, bench))
     if not found:
-        return None
-    return Decision(
-        False,
-        "leak",
-        f"facts of training tasks in the diff: {', '.join(found[:SHOWN])}",
-        numbers={"facts": found},
+        return passed()
+    return rejected(f"facts of training tasks in the diff: {', '.join(found[:SHOWN])}", facts=found)
+
+
+def legal(judging: Judging) -> GateResult:
+    """No call of a passing trial newly refused or changed, by replay."""
+    replays = [judging.replays[t.key] for t in judging.before if t.success]
+    faulty = [(r.key, r.faults[0]) for r in replays if r.faults]
+    if faulty:
+        key, fault = faulty[0]
+        first = f"first {fault.hook} in passing trial {key[:8]}: {fault.reason[:160]}"
+        return broken(
+            "in a replay",
+            f"a hook breaks in {len(faulty)} replays, {first}",
+            replays=len(replays),
+            faults=len(faulty),
+        )
+    bad = [(r.key, d) for r in replays for d in r.differences]
+    calls = sum(r.calls for r in replays)
+    if not bad:
+        return passed(replays=len(replays), calls=calls)
+    key, first_one = bad[0]
+    why = f"(rule {first_one.rule}: {first_one.reason[:160]})"
+    reason = f"{first_one.what} an act of passing trial {key[:8]}: {first_one.act[:160]} {why}"
+    shown = [{"trial": k, "step": d.step, "what": d.what, "act": d.act, "rule": d.rule} for k, d in bad[:20]]
+    return rejected(reason, replays=len(replays), calls=calls, differences=len(bad), shown=shown)
+
+
+def coverage(judging: Judging) -> GateResult:
+    """The same pairs of task and seed have a score on both sides."""
+    return covered(judging.rerun)
+
+
+def live(judging: Judging) -> GateResult:
+    """No hook broke in a trial of the rerun."""
+    return unbroken(judging.rerun)
+
+
+def improvement(judging: Judging) -> GateResult:
+    """The summed training score rises strictly."""
+    return rises(judging.rerun)
+
+
+def confirm(judging: Judging) -> GateResult:
+    """The same three questions on seeds that no round has seen."""
+    if not judging.fresh_seeds:
+        return skipped("no confirmation on fresh seeds was asked for")
+    again = judging.confirmation()
+    results = (covered(again), unbroken(again), rises(again))
+    found = next((r for r in results if r.outcome == "rejected"), results[-1])
+    numbers = {"repeats": len(judging.fresh_seeds)} | found.numbers
+    return GateResult("", found.outcome, f"on fresh seeds {found.reason}", numbers)
+
+
+def covered(rerun: Rerun) -> GateResult:
+    """Rejection where a user fault could hide a loss, or where no pair is left."""
+    found = rerun.comparison
+    numbers: dict[str, Any] = {"pairs": found.pairs, "reused": rerun.reused, "user_faults": found.user_faults}
+    if found.whole:
+        return passed(**numbers)
+    faults = found.hidden or found.user_faults
+    return rejected(
+        f"the user failed in {faults} pairs that were scored before, so a loss could hide", **numbers
     )
 
 
-def legal_gate(replays: Sequence[Replay]) -> Decision | None:
-    """Rejection when a call of a passing trajectory is newly refused or changed, or a hook breaks on it, or None."""
-    broken = [(r.key, r.faults[0]) for r in replays if r.faults]
-    if broken:
-        key, fault = broken[0]
-        where = f"{fault.hook} in passing trial {key[:8]}"
-        why = f"a hook breaks in {len(broken)} replays, first {where}: {fault.reason[:160]}"
-        return Decision(False, "probe", why, numbers={"faults": len(broken)})
-    bad = [(r.key, d) for r in replays for d in r.differences]
+def unbroken(rerun: Rerun) -> GateResult:
+    """Rejection where a hook broke in a trial of the candidate."""
+    bad = [t for t in rerun.after if t.faults]
     if not bad:
-        return None
-    key, first = bad[0]
-    why = f"(rule {first.rule}: {first.reason[:160]})"
-    reason = f"{first.what} an act of passing trial {key[:8]}: {first.act[:160]} {why}"
-    shown = [{"trial": k, "step": d.step, "what": d.what, "act": d.act, "rule": d.rule} for k, d in bad[:20]]
-    return Decision(False, "legal", reason, numbers={"differences": len(bad), "shown": shown})
+        return passed(trials=len(rerun.after))
+    reason = f"a hook broke in {len(bad)} trials: {bad[0].faults[0].reason[:160]}"
+    return broken("in a trial", reason, trials=len(rerun.after), faults=len(bad))
 
 
-def replays_of(
-    trajectories: Sequence[Trajectory], candidate: Harness, benchmark: Benchmark
-) -> dict[str, Replay]:
-    """Replays by trial key."""
-    return {t.key: replay(t, candidate, benchmark) for t in trajectories}
+def rises(rerun: Rerun) -> GateResult:
+    """Rejection unless the summed score is strictly higher than before."""
+    found = rerun.comparison
+    numbers: dict[str, Any] = {
+        "pairs": found.pairs, "reused": rerun.reused, "before": found.before, "after": found.after,
+        "gained": len(found.gained), "lost": len(found.lost),
+        "sign_test_p": sign_test_p(len(found.gained), len(found.lost)),
+    }  # fmt: skip
+    answer = passed if found.after > found.before else rejected
+    return answer(_told(found), **numbers)
+
+
+def _told(found: Comparison) -> str:
+    word = "rises" if found.after > found.before else "stays" if found.after == found.before else "falls"
+    return f"training score {word} from {found.before:g} to {found.after:g} of {found.pairs}"
+
+
+GATES: list[Gate] = [
+    Gate("static", "imports, builtins and files that a harness may use", static),
+    Gate("probe", "no hook breaks on a plain call", plain_calls),
+    Gate("leak", "no fact of a training task in the diff", leak),
+    Gate("legal", "no act of a passing trial refused or changed", legal),
+    Gate("coverage", "the same pairs scored on both sides", coverage, paid=True),
+    Gate("probe", "no hook breaks in a trial", live, paid=True),
+    Gate("improvement", "the summed training score rises strictly", improvement, paid=True),
+    Gate("confirm", "it rises again on seeds that no round has seen", confirm, paid=True),
+]
+"""In the order in which they run."""
+
+
+def gates_of(arm: Arm) -> list[Gate]:
+    """The gates that the edits of an arm have to pass, in order."""
+    return [gate for gate in GATES if arm.gates is None or gate.name in arm.gates]
+
+
+def run_gates(judging: Judging, gates: Sequence[Gate]) -> tuple[tuple[GateResult, ...], bool]:
+    """Run gates until one rejects.
+
+    Returns
+    -------
+    What ran, in order, and whether the editor may try again: a gate rejected that needed no trials.
+    """
+    results: list[GateResult] = []
+    for gate in gates:
+        results.append(gate.run(judging))
+        if results[-1].outcome == "rejected":
+            return tuple(results), not gate.paid
+    return tuple(results), False
 
 
 def sign_test_p(gained: int, lost: int) -> float:
@@ -91,62 +220,6 @@ def sign_test_p(gained: int, lost: int) -> float:
     from scipy.stats import binomtest
 
     return float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
-
-
-def improvement_gate(before: Sequence[Trajectory], after: Sequence[Trajectory], reused: int = 0) -> Decision:
-    """Accept only a strictly higher summed score over the same (task, seed) pairs.
-
-    Parameters
-    ----------
-    before, after : training trajectories of parent and candidate; both must cover the same pairs. Pairs in which
-        the user failed on either side are left out and counted; where that hides a success, the coverage is too thin.
-    reused : how many results of ``after`` were taken over because nothing the model sees has changed.
-
-    Raises
-    ------
-    LabError: a pair is missing on either side; it is named. An unscored trial never counts as a zero.
-    """
-    old, new = Scores(tuple(before)).by_pair(), Scores(tuple(after)).by_pair()
-    blurred = {_pair(t) for t in (*before, *after) if t.status == "user_fault"}
-    wanted = {_pair(t) for t in (*before, *after)} - blurred
-    missing = sorted(p for p in wanted if p not in old or p not in new)
-    if missing:
-        (task, seed), n = missing[0], len(missing)
-        raise LabError(f"coverage: no score on both sides for task {task}, seed {seed} ({n} in all)")
-    hidden = sorted(p for p in blurred if old.get(p, 0.0) > 0.0)
-    numbers: dict[str, Any] = {"pairs": len(wanted), "reused": reused, "user_faults": len(blurred)}
-    if hidden or not wanted:
-        why = (
-            f"the user failed in {len(hidden or blurred)} pairs that were scored before, so a loss could hide"
-        )
-        return Decision(False, "coverage", why, numbers=numbers)
-    gained = tuple(sorted(f"{t}#{s}" for t, s in wanted if new[t, s] > old[t, s]))
-    lost = tuple(sorted(f"{t}#{s}" for t, s in wanted if new[t, s] < old[t, s]))
-    sums = sum(old[p] for p in wanted), sum(new[p] for p in wanted)
-    numbers |= {"sign_test_p": sign_test_p(len(gained), len(lost))}
-    broken = [t for t in after if t.faults]
-    if broken:
-        why = f"a hook broke in {len(broken)} trials: {broken[0].faults[0].reason[:160]}"
-        return Decision(False, "probe", why, *sums, gained, lost, {**numbers, "faults": len(broken)})
-    accepted = sums[1] > sums[0]
-    word = "rises" if accepted else "stays" if sums[1] == sums[0] else "falls"
-    reason = f"training score {word} from {sums[0]:g} to {sums[1]:g} of {len(wanted)}"
-    return Decision(accepted, "improvement", reason, *sums, gained, lost, numbers)
-
-
-def _pair(trajectory: Trajectory) -> tuple[str, int]:
-    return trajectory.trial.task_id, trajectory.trial.seed
-
-
-def cheap_gates(
-    candidate: Candidate, loaded: Harness, training: Sequence[Trajectory], benchmark: Benchmark
-) -> Decision | None:
-    """Static, probe and leak gates; the first rejection, or None."""
-    return (
-        static_gate(loaded)
-        or probe_gate(loaded, benchmark, training[0].trial.task_id)
-        or leak_gate(candidate, training, benchmark)
-    )
 
 
 def growth_notes(parent: Harness, candidate: Harness) -> tuple[str, ...]:
@@ -166,10 +239,3 @@ def growth_notes(parent: Harness, candidate: Harness) -> tuple[str, ...]:
 def _lines(harness: Harness) -> int:
     """Lines of the hook files."""
     return sum(len(text.splitlines()) for name, text in harness.files.items() if name.endswith(".py"))
-
-
-def loaded(candidate: Candidate) -> Harness:
-    """The candidate's harness."""
-    from ecdysis_lab.harness import load_harness
-
-    return load_harness(Path(candidate.path))

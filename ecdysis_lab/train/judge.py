@@ -1,158 +1,159 @@
-"""Edit once, then the gates in order of cost; the reason of a cheap gate goes back to the editor once."""
+"""Edit once, then the gates in order; the reason of a gate that needed no trials goes back to the editor once."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from ecdysis_lab.harness import load_harness
 from ecdysis_lab.harness.source import Harness
-from ecdysis_lab.records import Candidate, Decision, Editor, Spec, Trajectory, Usage
-from ecdysis_lab.train import gates
-from ecdysis_lab.train.session import Session
-
-PAID_GATES = ("improvement", "coverage", "confirm")  # these cost reruns, so they end the round
+from ecdysis_lab.records import Candidate, Decision, Editor, GateResult, Judged, Spec, Trajectory, Usage
+from ecdysis_lab.store import Round
+from ecdysis_lab.train.arm_run import ArmRun
+from ecdysis_lab.train.gates import gates_of, run_gates
+from ecdysis_lab.train.judging import Comparison, Judging
 
 
 @dataclass(frozen=True)
-class Judged:
+class Outcome:
     """What became of an edit.
 
     Parameters
     ----------
-    candidate : the last one. decision : of the gate that decided. calls : of the editor.
-    usage : of all calls. candidates : hashes of all candidates.
+    candidate : the last one. decision : on it. gate : that decided, empty where none ran. reason : one sentence.
+    judged : every candidate that met the gates, in order. comparison : of the scores, where there was a rerun.
+    calls : of the editor. usage : of all its calls. retry : whether the editor may try again.
+    trials : of the candidate in the rerun.
     """
 
     candidate: Candidate
     decision: Decision
-    calls: int
-    usage: Usage
-    candidates: tuple[str, ...] = field(default_factory=tuple)
+    gate: str
+    reason: str
+    judged: tuple[Judged, ...] = ()
+    comparison: Comparison | None = None
+    calls: int = 1
+    usage: Usage = field(default_factory=Usage)
+    retry: bool = False
+    trials: tuple[Trajectory, ...] = ()
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the candidate is the harness in force from now on."""
+        return self.decision == "accepted"
 
 
 class Judge:
-    """Edits and judges inside a session.
+    """Edits and judges for one arm.
 
     Parameters
     ----------
-    session : of the arm. editor : who edits.
+    arm_run : the arm inside its run. editor : who edits.
     """
 
-    def __init__(self, session: Session, editor: Editor) -> None:
-        self.session, self.editor = session, editor
+    def __init__(self, arm_run: ArmRun, editor: Editor) -> None:
+        self.arm_run, self.editor = arm_run, editor
+        self.gates = gates_of(arm_run.config.row)
 
-    def edit_and_judge(self, n: int, current: Harness, spec: Spec, before: Sequence[Trajectory]) -> Judged:
-        """One edit; where a gate rejects it before any rerun, one more with that gate's reason.
+    def edit_and_judge(
+        self, round: Round, current: Harness, spec: Spec, before: Sequence[Trajectory]
+    ) -> Outcome:
+        """One edit; where a gate rejects the code, one more with that gate's reason.
 
         Parameters
         ----------
-        n : round. current : harness in force. spec : what to change. before : the round's training trajectories.
+        round : which. current : harness in force. spec : what to change. before : the round's training trajectories.
         """
-        first: tuple[Candidate, Decision] | None = None
-        calls, usage = 0, Usage()
-        hashes: list[str] = []
-        while True:
-            out = self.session.run.path(f"{self.session.folder(n)}/candidate-{calls}")
-            with self.session.phase("edit"):
-                candidate = self.edited(current, spec, out, first[1].reason if first else "")
-            calls, usage = calls + 1, usage + candidate.usage
-            if candidate.outcome != "edited" and first:
-                # The round is told by what was rejected, or the next debate would not hear of it.
-                told = f"{first[1].reason}; asked again, the editor changed nothing ({candidate.outcome})"
-                decision = replace(first[1], reason=told)
-                return Judged(first[0], decision, calls, usage, tuple(hashes))
-            if candidate.outcome != "edited":
-                return Judged(candidate, unchanged(candidate), calls, usage, tuple(hashes))
-            hashes.append(candidate.hash)
-            with self.session.phase("gates"):
-                decision = self.judge(n, current, candidate, before)
-            if decision.score_before is not None or decision.gate in PAID_GATES or calls > 1:
-                return Judged(candidate, decision, calls, usage, tuple(hashes))
-            first = candidate, decision
+        first = self.edit(round, round.candidate_path(0), current, spec, before)
+        if not first.retry:
+            return first
+        second = self.edit(round, round.candidate_path(1), current, spec, before, first.reason)
+        calls, usage = first.calls + second.calls, first.usage + second.usage
+        if second.judged:
+            return replace(second, judged=first.judged + second.judged, calls=calls, usage=usage)
+        # The round is told by what was rejected, or the next debate would not hear of it.
+        told = f"{first.reason}; asked again, the editor changed nothing ({second.candidate.outcome})"
+        return replace(first, reason=told, calls=calls, usage=usage)
 
-    def edited(self, current: Harness, spec: Spec, out: Path, feedback: str = "") -> Candidate:
+    def edit(
+        self,
+        round: Round,
+        out: Path,
+        current: Harness,
+        spec: Spec,
+        before: Sequence[Trajectory],
+        feedback: str = "",
+    ) -> Outcome:
+        """One candidate in the folder ``out``, judged by the arm's gates on the tasks of ``before``."""
+        with self.arm_run.phase("edit"):
+            candidate = self.edited(round, current, spec, out, feedback)
+        if candidate.outcome != "edited":
+            return unchanged(candidate)
+        with self.arm_run.phase("gates"):
+            return self.judge(round, current, candidate, before)
+
+    def edited(self, round: Round, current: Harness, spec: Spec, out: Path, feedback: str = "") -> Candidate:
         """The editor's candidate, or the one that it gave before this run was stopped: asked twice, it may differ."""
-        name = f"{out.relative_to(self.session.run.folder.resolve())}.json"
-        saved = self.session.run.read_json(name)
-        if saved and saved["feedback"] == feedback and saved["parent"] == current.hash and intact(out, saved):
-            made = {k: v for k, v in saved.items() if k != "feedback"}
-            usage, notes = Usage(**made["usage"]), tuple(made["notes"])
-            return Candidate(**{**made, "path": out, "usage": usage, "notes": notes})
-        candidate = self.editor.edit(current.path, spec, emptied(out), feedback)
-        self.session.run.write_json(name, {**asdict(candidate), "feedback": feedback})
+        made, asked = round.made(out) or (None, "")
+        if made and asked == feedback and made.parent == current.hash and _intact(made):
+            return made
+        if out.exists():  # left half-written by a kill
+            shutil.rmtree(out)
+        candidate = self.editor.edit(current.path, spec, out, feedback)
+        round.keep_made(replace(candidate, path=out), feedback)
         return candidate
 
-    def judge(self, n: int, current: Harness, candidate: Candidate, before: Sequence[Trajectory]) -> Decision:
-        """Decision of the first gate that rejects, or of the last one."""
-        s, child = self.session, gates.loaded(candidate)
-        rejected = gates.cheap_gates(candidate, child, before, s.bench)
-        if rejected:
-            return rejected
-        replays = gates.replays_of(before, child, s.bench)
-        rejected = gates.legal_gate([replays[t.key] for t in before if t.success])
-        if rejected:
-            return rejected
-        silent = s.config.reuse
-        # A trial in which a hook broke is run again, or its fault would stay with every later candidate.
-        changed = {t.trial.task_id for t in before if t.faults or not (silent and replays[t.key].unchanged)}
-        with s.phase("rerun"):
-            after = s.rollout(child, f"round {n}: candidate", [t for t in s.tasks if t.id in changed])
-        reused = [under(child, t) for t in before if t.trial.task_id not in changed]
-        decision = gates.improvement_gate(before, [*after, *reused], len(reused))
-        if decision.accepted and s.config.confirm:
-            decision = self._confirmed(n, current, child, decision)
-        for trajectory in reused if decision.accepted else ():
-            s.store.put(trajectory)
-        return decision
+    def judge(
+        self, round: Round, current: Harness, candidate: Candidate, before: Sequence[Trajectory]
+    ) -> Outcome:
+        """The candidate before the arm's gates."""
+        judging = self._judging(round, current, candidate, before)
+        results, retry = run_gates(judging, self.gates)
+        decision, gate, reason = decided(results)
+        for trajectory in judging.reused if decision == "accepted" else ():
+            self.arm_run.store.put(trajectory)
+        return Outcome(
+            candidate, decision, gate, reason, (Judged(candidate.hash, results),), judging.comparison,
+            usage=candidate.usage, retry=retry, trials=judging.after,
+        )  # fmt: skip
 
-    def _confirmed(self, n: int, current: Harness, child: Harness, first: Decision) -> Decision:
-        """The same comparison on seeds that no round has seen; the first decision stands only if these rise too."""
-        s, before, after = self.session, [], []
-        with s.phase("rerun"):
-            for repeat in range(s.config.confirm):
-                seeds = s.config.fresh_seeds((n - 1) * s.config.confirm + repeat)
-                what = f"round {n}: confirmation {repeat + 1}"
-                before += s.rollout(current, f"{what}, parent", seeds=seeds)
-                after += s.rollout(child, f"{what}, candidate", seeds=seeds)
-        again = gates.improvement_gate(before, after)
-        told: dict[str, Any] = {"repeats": s.config.confirm, "before": again.score_before,
-                                "after": again.score_after, **again.numbers}  # fmt: skip
-        numbers = {**first.numbers, "confirm": told}
-        if again.accepted:
-            return replace(first, reason=f"{first.reason}; on fresh seeds {again.reason}", numbers=numbers)
-        return replace(
-            first,
-            accepted=False,
-            gate="confirm",
-            reason=f"{first.reason}, but on fresh seeds {again.reason}",
-            numbers=numbers,
-        )
+    def _judging(
+        self, round: Round, current: Harness, candidate: Candidate, before: Sequence[Trajectory]
+    ) -> Judging:
+        s = self.arm_run
+
+        def trials(
+            harness: Harness, what: str, ids: set[str], seeds: Sequence[int] | None
+        ) -> list[Trajectory]:
+            with s.phase("rerun"):
+                return s.rollout(
+                    harness, f"round {round.n}: {what}", [t for t in s.tasks if t.id in ids], seeds
+                )
+
+        first = (round.n - 1) * s.config.confirm
+        fresh = [s.config.fresh_seeds(first + repeat) for repeat in range(s.config.confirm)]
+        return Judging(candidate, current, before, s.bench, trials, fresh_seeds=fresh, reuse=s.config.reuse)
 
 
-def intact(folder: Path, saved: dict[str, Any]) -> bool:
-    """Whether a candidate folder is what it was when its record was written."""
-    return folder.is_dir() and load_harness(folder).hash == saved["hash"]
+def decided(results: Sequence[GateResult]) -> tuple[Decision, str, str]:
+    """Decision, the gate that decided and why: the one that rejected, or else the last one that was passed."""
+    if results and results[-1].outcome == "rejected":
+        return "rejected", results[-1].name, results[-1].reason
+    through = [r for r in results if r.outcome == "passed"]
+    told = "; ".join(r.reason for r in through if r.reason)
+    return "accepted", through[-1].name if through else "", told or "every gate was passed"
 
 
-def unchanged(candidate: Candidate) -> Decision:
-    """Decision on an editor that changed nothing."""
+def unchanged(candidate: Candidate) -> Outcome:
+    """The outcome where an editor changed nothing."""
     why = f": {candidate.notes[0][:200]}" if candidate.outcome == "failed" and candidate.notes else ""
-    return Decision(False, "edit", f"the editor left the harness as it was ({candidate.outcome}{why})")
+    decision: Decision = "failed" if candidate.outcome == "failed" else "no_change"
+    reason = f"the editor left the harness as it was ({candidate.outcome}{why})"
+    return Outcome(candidate, decision, "", reason, usage=candidate.usage)
 
 
-def under(child: Harness, trajectory: Trajectory) -> Trajectory:
-    """A result taken over for another harness, under which every byte that the model sees is the same."""
-    return replace(
-        trajectory, trial=replace(trajectory.trial, harness=child.hash), reused_from=trajectory.key
-    )
-
-
-def emptied(folder: Path) -> Path:
-    """A candidate folder left half-written by a kill is removed first."""
-    if folder.exists():
-        shutil.rmtree(folder)
-    return folder
+def _intact(made: Candidate) -> bool:
+    """Whether a candidate folder is what it was when its record was written."""
+    return made.path.is_dir() and load_harness(made.path).hash == made.hash

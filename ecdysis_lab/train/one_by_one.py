@@ -7,16 +7,16 @@ is what makes such edits narrow. Static policy and probe are kept, since they pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ecdysis_lab.harness import SHIPPED, load_harness
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import (
-    Candidate,
-    Decision,
+    Edit,
     Failure,
+    Judged,
     Pattern,
     Patterns,
     Pick,
@@ -27,11 +27,12 @@ from ecdysis_lab.records import (
 )
 from ecdysis_lab.review.context import Context, build_context
 from ecdysis_lab.review.debate import Reviewer, prompt
-from ecdysis_lab.train import gates
-from ecdysis_lab.train.judge import Judge, unchanged
-from ecdysis_lab.train.session import Session
+from ecdysis_lab.store import Round
+from ecdysis_lab.train.arm_run import ArmRun
+from ecdysis_lab.train.judge import Judge
 
-MENDED = "mended"
+Latest = dict[tuple[str, int], Trajectory]
+"""The last trajectory of every (task, seed)."""
 
 
 class Alone(Reviewer):
@@ -52,171 +53,129 @@ class Edits:
 
     Parameters
     ----------
-    harness : in force after the last edit. done : one entry per failure, in order.
+    harness : in force after the last edit. done : one per failure, in order.
     """
 
     harness: Harness
-    done: list[dict[str, Any]] = field(default_factory=list)
+    done: list[Edit] = field(default_factory=list)
 
     @property
     def usage(self) -> Usage:
         """Of all reviews and editor calls."""
-        return sum((Usage(**e["usage"]) for e in self.done), Usage())
+        return sum((e.usage for e in self.done), Usage())
 
     @property
     def calls(self) -> int:
         """Calls of the editor."""
-        return sum(e["editor_calls"] for e in self.done)
+        return sum(e.editor_calls for e in self.done)
 
-    def hashes(self) -> tuple[str, ...]:
-        """Candidates that were run."""
-        return tuple(e["candidate"] for e in self.done if e["candidate"])
+    def judged(self) -> tuple[Judged, ...]:
+        """Candidates and what the gates said of them."""
+        return tuple(Judged(e.candidate, e.gates) for e in self.done if e.candidate)
 
     def gained(self) -> tuple[str, ...]:
         """(task#seed) that the kept edits won."""
-        return tuple(dict.fromkeys(p for e in self.done for p in e["gained"]))
+        return tuple(dict.fromkeys(p for e in self.done for p in e.gained))
 
 
 class OneByOne:
-    """Edits a harness failure by failure inside a session; goes on where it stopped.
+    """Edits a harness failure by failure; goes on where it stopped.
 
     Parameters
     ----------
-    session : of the arm. judge : holds the editor. find : failures among trajectories, as the round finds them.
+    arm_run : the arm inside its run. judge : edits and judges. find : failures among trajectories, as the round
+        finds them.
     """
 
     def __init__(
-        self, session: Session, judge: Judge, find: Callable[[list[Trajectory]], list[Failure]]
+        self, arm_run: ArmRun, judge: Judge, find: Callable[[list[Trajectory]], list[Failure]]
     ) -> None:
-        self.session, self.judge, self.find = session, judge, find
+        self.arm_run, self.judge, self.find = arm_run, judge, find
 
     def run(
-        self, n: int, current: Harness, failures: Sequence[Failure], before: Sequence[Trajectory]
+        self, round: Round, current: Harness, failures: Sequence[Failure], before: Sequence[Trajectory]
     ) -> Edits:
         """Hand over each failure that no earlier edit has mended.
 
         Parameters
         ----------
-        n : round. current : harness in force. failures : of the round. before : its training trajectories.
+        round : which. current : harness in force. failures : of the round. before : its training trajectories.
         """
-        s, name = self.session, f"{self.session.folder(n)}/edits.json"
-        known = s.run.read_json(name) or []
-        edits, latest = Edits(current), {(t.trial.task_id, t.trial.seed): t for t in before}
+        s, known = self.arm_run, round.edits or ()
+        edits, latest = Edits(current), _by_pair(before)
+        what = f"{s.config.arm} round {round.n}: failures handed to the editor"
         for i, failure in enumerate(failures, 1):
             if s.progress:
-                s.progress(f"{s.config.arm} round {n}: failures handed to the editor", i - 1, len(failures))
+                s.progress(what, i - 1, len(failures))
             if i <= len(known):
-                entry = known[i - 1]
-                latest |= {(t.trial.task_id, t.trial.seed): t for t in self._after(n, entry)}
+                edit = known[i - 1]
+                if edit.decision == "accepted":
+                    latest |= _by_pair(self._trials(round, s.kept(edit.harness), edit.task))
             else:
-                entry = self._one(n, i, edits.harness, failure, latest)
-            edits.harness = self._force(entry)
-            edits.done.append(entry)
-            s.run.write_json(name, edits.done)
-            s.log({"round": n, "edit": i, **entry})
+                edit = self._one(round, i, edits.harness, failure, latest)
+            edits.harness = s.kept(edit.harness)
+            edits.done.append(edit)
+            round.edits = tuple(edits.done)
+            s.log({"round": round.n, "edit": i, **asdict(edit)})
         if s.progress and failures:
-            s.progress(
-                f"{s.config.arm} round {n}: failures handed to the editor", len(failures), len(failures)
-            )
+            s.progress(what, len(failures), len(failures))
         return edits
 
-    def _force(self, entry: dict[str, Any]) -> Harness:
-        """The harness in force after an edit."""
-        return load_harness(self.session.run.path(f"harness/{entry['harness']}"))
-
-    def _after(self, n: int, entry: dict[str, Any]) -> list[Trajectory]:
-        """Trials of an accepted edit, from the store."""
-        accepted = entry["decision"] == "accepted"
-        return self._trials(n, self._force(entry), entry["task"]) if accepted else []
-
-    def _up_to_date(
-        self, n: int, failure: Failure, current: Harness, latest: dict[tuple[str, int], Trajectory]
-    ) -> Failure | None:
+    def _up_to_date(self, round: Round, failure: Failure, current: Harness, latest: Latest) -> Failure | None:
         """The failure as it is in the harness in force, or None where an earlier edit has mended it."""
-        task, seed = failure.task_id, failure.trajectory.trial.seed
-        if latest[task, seed].trial.harness != current.hash:
-            with self.session.phase("rollout"):
-                again = self._trials(n, current, task)
-            latest |= {(t.trial.task_id, t.trial.seed): t for t in again}
-        now = latest[task, seed]
-        if now.key == failure.key:
-            return failure
-        return next(iter(self.find([now])), None)
+        pair = failure.task_id, failure.trajectory.trial.seed
+        if latest[pair].trial.harness != current.hash:
+            with self.arm_run.phase("rollout"):
+                latest |= _by_pair(self._trials(round, current, failure.task_id))
+        now = latest[pair]
+        return failure if now.key == failure.key else next(iter(self.find([now])), None)
 
-    def _one(
-        self, n: int, i: int, current: Harness, failure: Failure, latest: dict[tuple[str, int], Trajectory]
-    ) -> dict[str, Any]:
-        """One failure: review, edit, verify; the entry of ``edits.json``."""
-        entry: dict[str, Any] = {
-            "failure": failure.key, "task": failure.task_id, "parent": current.hash, "candidate": "",
-            "harness": self.session.keep(current).hash, "gained": [], "editor_calls": 0,
-        }  # fmt: skip
-        now = self._up_to_date(n, failure, current, latest)
+    def _one(self, round: Round, i: int, current: Harness, failure: Failure, latest: Latest) -> Edit:
+        """One failure: review, edit, gates on its own task."""
+        s, force = self.arm_run, self.arm_run.keep(current).hash
+        start = Edit(failure.key, failure.task_id, current.hash, force, "mended")
+        now = self._up_to_date(round, failure, current, latest)
         if now is None:
-            why = "an earlier edit mended it"
-            return {**entry, "decision": MENDED, "gate": "", "reason": why, "usage": asdict(Usage())}
-        failure = now
-        with self.session.phase("review"):
-            review = self._reviewer(n, i).review(self._context(failure, current))
+            return replace(start, reason="an earlier edit mended it")
+        with s.phase("review"):
+            review = self._reviewer(round, i).review(self._context(now, current))
         if review.spec is None:
-            usage = asdict(review.usage)
-            return {**entry, "decision": "no_spec", "gate": "review", "reason": review.reason, "usage": usage}
-        out = self.session.run.path(f"{self.session.folder(n)}/edit-{i}")
-        with self.session.phase("edit"):
-            candidate = self.judge.edited(current, review.spec, out)
-        with self.session.phase("gates"):
-            decision, after = self._verify(n, failure, candidate, latest)
-        if decision.accepted:
-            entry["harness"] = self.session.keep(gates.loaded(candidate)).hash
-            latest |= {(t.trial.task_id, t.trial.seed): t for t in after}
-        word = "accepted" if decision.accepted else "rejected"
-        return {
-            **entry,
-            "decision": word if candidate.outcome == "edited" else candidate.outcome,
-            "gate": decision.gate,
-            "reason": decision.reason,
-            "candidate": candidate.hash if candidate.outcome == "edited" else "",
-            "gained": list(decision.gained) if decision.accepted else [],
-            "editor_calls": 1,
-            "usage": asdict(review.usage + candidate.usage),
-        }
-
-    def _verify(
-        self, n: int, failure: Failure, candidate: Candidate, latest: dict[tuple[str, int], Trajectory]
-    ) -> tuple[Decision, list[Trajectory]]:
-        """Static policy, probe, then the failure's own task again: its score must rise."""
-        s = self.session
-        if candidate.outcome != "edited":
-            return unchanged(candidate), []
-        child = gates.loaded(candidate)
-        rejected = gates.static_gate(child) or gates.probe_gate(child, s.bench, failure.task_id)
-        if rejected:
-            return rejected, []
+            return replace(start, decision="no_spec", reason=review.reason, usage=review.usage)
         before = [t for (task, _), t in latest.items() if task == failure.task_id]
-        if s.config.reuse and all(r.unchanged for r in gates.replays_of(before, child, s.bench).values()):
-            return Decision(False, "improvement", "the model would see nothing new on this task"), []
-        with s.phase("rerun"):
-            after = self._trials(n, child, failure.task_id)
-        decision = gates.improvement_gate(before, after)
-        return replace(decision, reason=f"on its own task the {decision.reason}"), after
+        made = self.judge.edit(round, round.edit_path(i), current, review.spec, before)
+        if made.accepted:
+            force = s.keep(load_harness(made.candidate.path)).hash
+            latest |= _by_pair(made.trials)
+        return replace(
+            start,
+            harness=force,
+            decision=made.decision,
+            gate=made.gate,
+            reason=made.reason,
+            candidate=made.candidate.hash if made.judged else "",
+            gates=made.judged[0].gates if made.judged else (),
+            gained=made.comparison.gained if made.accepted and made.comparison else (),
+            editor_calls=made.calls,
+            usage=review.usage + made.usage,
+        )
 
-    def _trials(self, n: int, harness: Harness, task: str) -> list[Trajectory]:
-        tasks = [t for t in self.session.tasks if t.id == task]
-        return self.session.rollout(harness, f"round {n}: one task again", tasks)
+    def _trials(self, round: Round, harness: Harness, task: str) -> list[Trajectory]:
+        tasks = [t for t in self.arm_run.tasks if t.id == task]
+        return self.arm_run.rollout(harness, f"round {round.n}: one task again", tasks)
 
-    def _reviewer(self, n: int, i: int) -> Alone:
-        s, name = self.session, f"{self.session.folder(n)}/debate-{i}.json"
+    def _reviewer(self, round: Round, i: int) -> Alone:
+        s = self.arm_run
         return Alone(
             s.config.review_model,
             s.config.review_params,
             0,
             s.budget,
-            load=lambda: s.run.read_json(name),
-            save=lambda state: (s.run.write_json(name, state), None)[1],
+            load=lambda: round.debate(i),
+            save=lambda state: round.save_debate(state, i),
         )
 
     def _context(self, failure: Failure, current: Harness) -> Context:
-        s, key = self.session, failure.key
+        s, key = self.arm_run, failure.key
         alone = Pattern(
             0, failure.first_bad_what[:80], failure.first_bad_what[:80], (key,), key, (failure.task_id,)
         )
@@ -231,3 +190,7 @@ class OneByOne:
             max_tokens=s.config.context_tokens,
         )
         return replace(made, recurring=frozenset({0}))  # here one failure is enough
+
+
+def _by_pair(trajectories: Iterable[Trajectory]) -> Latest:
+    return {(t.trial.task_id, t.trial.seed): t for t in trajectories}

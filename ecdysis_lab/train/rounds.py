@@ -1,4 +1,4 @@
-"""What training is told, and what each of its rounds leaves behind."""
+"""What training is told, and what it led to."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any, Literal
 from ecdysis_lab.harness.rollout import Setup
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.models import ModelParams
-from ecdysis_lab.records import Trajectory, Usage
-from ecdysis_lab.store.billing import consumption
+from ecdysis_lab.records import RoundRecord, Usage
+from ecdysis_lab.store import Run, Store
+from ecdysis_lab.store.billing import billed, consumption, trials_of
+from ecdysis_lab.train.arms import Arm, arm_of
 
-Method = Literal["round", "one-by-one"]
 FRESH_SEEDS = 100  # from here on, seeds of repeats that no round has seen; test seeds begin at 500
 
 
@@ -22,9 +23,8 @@ class TrainConfig:
 
     Parameters
     ----------
-    arm : name of the arm. setup : benchmark, model, user.
-    method : ``round`` (Ecdysis: one review and one edit a round) or ``one-by-one`` (every failure alone to the
-        editor, each edit verified on its own task: how harnesses evolve without Ecdysis).
+    arm : name of the arm; its row says what an edit answers and which gates it has to pass.
+    setup : benchmark, model, user.
     start : harness to start from (name or folder).
     n_tasks : training tasks, drawn by seed; None for the whole split. seed : seed of draw, trials and picks.
     trials : trials per task in a round. rounds : most rounds.
@@ -40,7 +40,6 @@ class TrainConfig:
 
     arm: str
     setup: Setup
-    method: Method = "round"
     start: str = "empty"
     n_tasks: int | None = 20
     seed: int = 0
@@ -60,6 +59,11 @@ class TrainConfig:
     confirm: int = 0
 
     @property
+    def row(self) -> Arm:
+        """The arm's row in the table of arms."""
+        return arm_of(self.arm, trains=True)
+
+    @property
     def seeds(self) -> tuple[int, ...]:
         """Seeds of the training trials."""
         return tuple(self.seed * 1000 + i for i in range(self.trials))
@@ -73,44 +77,6 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
-class RoundRecord:
-    """One round as ``summary.json`` tells it.
-
-    Parameters
-    ----------
-    round : from 1. failures, patterns, recurring, subset : counts.
-    decision : ``accepted``, ``rejected``, ``no_spec``, ``no_change`` or ``failed``.
-    gate : the gate (or stage) that decided. reason : its sentence.
-    score_before, score_after : summed training score; after is None when no rerun was needed to decide.
-    gained, lost : (task#seed) that flipped. editor_calls : calls of the editor.
-    harness : hash in force after the round. candidate : hash of the candidate, or an empty string.
-    seconds : wall clock by phase. usage : consumption of review and editor. notes : what was left out.
-    parent : hash in force before the round. candidates : hashes of all candidates that were run.
-    """
-
-    round: int
-    failures: int
-    patterns: int
-    recurring: int
-    subset: int
-    decision: str
-    gate: str
-    reason: str
-    score_before: float
-    score_after: float | None
-    gained: tuple[str, ...]
-    lost: tuple[str, ...]
-    editor_calls: int
-    harness: str
-    candidate: str
-    seconds: dict[str, float]
-    usage: dict[str, Any]
-    notes: tuple[str, ...] = ()
-    parent: str = ""
-    candidates: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Trained:
     """Result of training: the frozen harness and the rounds that led to it."""
 
@@ -120,19 +86,20 @@ class Trained:
 
 def of_rounds(rounds: Sequence[RoundRecord]) -> Usage:
     """Consumption of reviews and editors."""
-    return sum((Usage(**r.usage) for r in rounds), Usage())
+    return sum((r.usage for r in rounds), Usage())
 
 
-def training_block(
-    rounds: Sequence[RoundRecord], trials: Sequence[Trajectory], own: set[str], n_tasks: int, n_trials: int
-) -> dict[str, Any]:
-    """What ``summary.json`` says about the training of one arm.
+def training_block(run: Run, store: Store, arm: str) -> dict[str, Any]:
+    """What ``summary.json`` says about the training of one arm; empty where it has no finished round.
 
     Parameters
     ----------
-    rounds : its records. trials : all it rests on. own : keys of those that the run paid for.
-    n_tasks, n_trials : training tasks, and trials of one evaluation.
+    run : its records, its config, and the keys of the trials it rests on and of those it paid for. store : its trials.
     """
+    rounds = [record for each in run.rounds(arm) if (record := each.record)]
+    if not rounds:
+        return {}
+    config, own, trials = run.config or {}, billed(run).keys, trials_of(run, store, arm)
     usage = consumption(trials) + of_rounds(rounds)
     paid = consumption(t for t in trials if t.key in own) + of_rounds(rounds)
     phases: dict[str, float] = {}
@@ -141,8 +108,8 @@ def training_block(
             phases[phase] = round(phases.get(phase, 0.0) + seconds, 3)
     return {
         "rounds": [asdict(r) for r in rounds],
-        "n_tasks": n_tasks,
-        "n_trials": n_trials,
+        "n_tasks": config["train_tasks"],
+        "n_trials": config["train_tasks"] * config["trials"],
         "phase_seconds": phases,
         "wall_seconds": round(sum(phases.values()), 1),
         "editor_calls": sum(r.editor_calls for r in rounds),

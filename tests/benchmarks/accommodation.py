@@ -28,7 +28,7 @@ import proposals
 import testbed
 
 from ecdysis_lab.evaluate.accommodation import Judgement, ratio
-from ecdysis_lab.evaluate.accommodation_facts import Round, judge_round
+from ecdysis_lab.evaluate.accommodation_facts import Evidence, judge_round
 from ecdysis_lab.failures.embedding import embedder
 from ecdysis_lab.harness import load_harness
 from ecdysis_lab.models.sim.profiles import PROFILES
@@ -112,7 +112,7 @@ def judged(
     """Judgements on one proposal, for each kind of traces at hand."""
     with tempfile.TemporaryDirectory() as folder:
         candidate = RulesEditor().edit(proposals.empty().path, p.spec, Path(folder) / "candidate")
-        found = Round(
+        found = Evidence(
             "ecdysis", p.n, "", p.spec.changes, p.failures, p.patterns, proposals.empty(),
             load_harness(candidate.path), p.model,
         )  # fmt: skip

@@ -35,6 +35,7 @@ from ecdysis_lab.records import Candidate, Change, Spec, Trajectory, Usage
 from ecdysis_lab.review.editors.rules import RulesEditor
 from ecdysis_lab.store import Store
 from ecdysis_lab.train import gates
+from ecdysis_lab.train.judging import Judging
 
 TRAINED = ("sim/small", "sim/quirky")
 IDS = ("reservation_id", "order_id")
@@ -134,22 +135,26 @@ def _written(source: str, name: str, out: Path) -> Candidate:
 
 def judged(p: Proposal, candidate: Candidate) -> dict[str, Any]:
     """Trials that each way of judging would rerun, and the gate that decided before any rerun."""
-    bench, child = load_benchmark(f"tau2/{p.domain}"), gates.loaded(candidate)
-    cheap = gates.cheap_gates(candidate, child, p.before, bench)
-    everything = len(p.before)
-    if cheap is not None and cheap.gate == "static":  # it cannot be loaded, so it cannot be replayed
+    bench, everything = load_benchmark(f"tau2/{p.domain}"), len(p.before)
+    judging = Judging(candidate, proposals.empty(), p.before, bench, _no_trials)
+    cheap = [gate for gate in gates.GATES if not gate.paid]
+    last = gates.run_gates(judging, cheap)[0][-1]
+    decided = last.name if last.outcome == "rejected" else "rerun"
+    if decided == "static":  # it cannot be loaded, so it cannot be replayed
         return {"strict": everything, "legal_only": everything, "gated": 0, "gate": "static"}
-    replays = gates.replays_of(p.before, child, bench)
-    legal = gates.legal_gate([replays[t.key] for t in p.before if t.success])
-    changed = {t.trial.task_id for t in p.before if not replays[t.key].unchanged}
+    changed = {t.trial.task_id for t in p.before if not judging.replays[t.key].unchanged}
     left = sum(t.trial.task_id in changed for t in p.before)
-    rejected = cheap or legal
+    illegal = next(g for g in cheap if g.name == "legal").run(judging)
     return {
         "strict": everything,
-        "legal_only": 0 if legal is not None and legal.gate == "legal" else everything,
-        "gated": 0 if rejected else left,
-        "gate": rejected.gate if rejected else "rerun",
+        "legal_only": 0 if (illegal.outcome, illegal.name) == ("rejected", "legal") else everything,
+        "gated": left if decided == "rerun" else 0,
+        "gate": decided,
     }
+
+
+def _no_trials(*asked: Any) -> list[Trajectory]:
+    raise AssertionError("gates before the rerun run no trial")
 
 
 def measure(seeds: int, data: Path) -> dict[str, Any]:

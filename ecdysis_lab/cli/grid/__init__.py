@@ -21,7 +21,8 @@ from ecdysis_lab.cli.grid.cell import DONE, STOP, run_cell
 from ecdysis_lab.cli.grid.spec import Cell, Grid, read
 from ecdysis_lab.cli.grid.table import as_json
 from ecdysis_lab.records import LabError
-from ecdysis_lab.store.run import read_status, told
+from ecdysis_lab.store.files import told
+from ecdysis_lab.store.run import read_status
 
 __all__ = ["Cell", "Grid", "as_json", "done", "folder_of", "read", "run"]
 REFRESH_SECONDS = 0.5

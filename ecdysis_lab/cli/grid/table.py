@@ -55,7 +55,7 @@ def _column(name: str) -> str:
 
 
 def _numbers(run: Path | None) -> Row:
-    summary = Run(run).read_json("summary.json") if run else None
+    summary = Run(run).summary if run else None
     if not isinstance(summary, dict):
         return {}
     found: Row = {name: summary[name] for name in NUMBERS if summary.get(name) is not None}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ecdysis_lab.records import LabError
-from ecdysis_lab.store import Run
+from ecdysis_lab.store import Run, runs_of
 
 
 def find_runs(names: Sequence[str], data: Path | str) -> list[Run]:
@@ -23,19 +23,20 @@ def find_runs(names: Sequence[str], data: Path | str) -> list[Run]:
     LabError: nothing of that name (the runs there are listed), or a run without a summary.
     """
     root = Path(data)
-    known = sorted(root.glob("runs/*/summary.json"), key=lambda p: (p.stat().st_mtime, str(p)))
+    known = [run for run in runs_of(root) if run.ended]
     if not names:
         if not known:
             raise LabError(f"runs: no evaluated run in {root / 'runs'}")
-        return [Run(known[-1].parent)]
+        return [max(known, key=lambda run: run.ended)]
     found: dict[Path, Run] = {}
     for name in names:
-        for folder in _folders(name, root, [p.parent.name for p in known]):
+        for folder in _folders(name, root, [run.run_id for run in known]):
             found.setdefault(folder.resolve(), Run(folder.resolve()))
     for run in found.values():
-        if not (run.folder / "summary.json").is_file():
-            state = (run.read_json("status.json") or {}).get("state", "unknown")
-            raise LabError(f"runs: {run.run_id} has no summary.json yet (state: {state}); finish it first")
+        if not run.ended:
+            raise LabError(
+                f"runs: {run.run_id} has no summary.json yet (state: {run.status['state']}); finish it first"
+            )
     return list(found.values())
 
 
@@ -45,7 +46,7 @@ def _folders(name: str, root: Path, known: Sequence[str]) -> list[Path]:
         path = path.parent if path.name == "grid.csv" else path
         if (path / "cells").is_dir():
             return _of_grid(path)
-        if (path / "config.json").is_file():
+        if Run(path).exists:
             return [path]
     raise LabError(f"runs: {name!r} is no run and no grid in {root}; runs: {', '.join(known[:8]) or 'none'}")
 

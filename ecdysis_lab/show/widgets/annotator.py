@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ecdysis_lab.evaluate.accommodation import Judgement
-from ecdysis_lab.evaluate.accommodation_facts import judgements_of, load_round
+from ecdysis_lab.evaluate.accommodation_facts import evidence_of, judgements_of
 from ecdysis_lab.evaluate.agreement import Label
 from ecdysis_lab.failures.cards import outline
 from ecdysis_lab.harness.source import Harness
@@ -16,8 +16,7 @@ from ecdysis_lab.records import LAYER_FILES, Embedder, Trajectory
 from ecdysis_lab.show.widgets.diff import diff_html
 from ecdysis_lab.show.widgets.labels import KEYS, EditLabels
 from ecdysis_lab.show.widgets.trace import escaped, trace_html
-from ecdysis_lab.store import Store
-from ecdysis_lab.store.run import Run
+from ecdysis_lab.store import Run, Store
 
 LINES_AFTER = 2  # of the outline, shown after a cited step
 READER_PIXELS = 420
@@ -78,10 +77,10 @@ class EditAnnotator:
         run, store, arm, embedder, replays : see :func:`ecdysis_lab.evaluate.accommodation_facts.judgements_of`.
         path, blind : see the class.
         """
-        run = run if isinstance(run, Run) else Run(Path(run))
-        store = store or Store(run.folder.parent.parent)
+        run = Run.of(run)
+        store = store or Store(run.root)
         judgements = judgements_of(run, store, arm=arm, embedder=embedder, replays=replays)
-        return cls(judgements, path or run.folder / "labels.csv", material_of(run, store, judgements), blind)
+        return cls(judgements, path or run.labels_path, material_of(run, store, judgements), blind)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         return self.box._repr_mimebundle_(**kwargs)
@@ -179,7 +178,7 @@ def _cited(reference: str, traces: Mapping[str, Trajectory]) -> str:
 def material_of(run: Run, store: Store, judgements: Sequence[Judgement]) -> dict[str, Material]:
     """What there is to show of each change: files of parent and candidate, and the cited trials."""
     rounds = {(d.arm, d.round) for d in judgements}
-    loaded = {key: load_round(run, *key, store) for key in rounds}
+    loaded = {key: evidence_of(run.round(*key), store) for key in rounds}
     made = {}
     for d in judgements:
         found, name = loaded[d.arm, d.round], LAYER_FILES[d.layer]

@@ -11,14 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ecdysis_lab.failures.transcript import steps
-from ecdysis_lab.records import LabError, Trajectory
+from ecdysis_lab.records import Change, Edit, LabError, Review, Trajectory
 from ecdysis_lab.show.widgets.assets import Page
 from ecdysis_lab.show.widgets.trace import escaped, trace_html
-from ecdysis_lab.store import Store
-from ecdysis_lab.store.run import Run
+from ecdysis_lab.store import Round, Run, Store
 
 REFERENCE = re.compile(r"\b([0-9a-f]{8})[0-9a-f]*\s*#\s*(\d{1,6})\b")
 MOST_TRACES = 40
@@ -73,49 +71,43 @@ def show_review(
     ------
     LabError: the run has no such review; those it has are listed.
     """
-    run = run if isinstance(run, Run) else Run(Path(run))
-    folder = f"rounds/{arm}-{round}"
-    review, debate = run.read_json(f"{folder}/review.json"), run.read_json(f"{folder}/debate.json")
-    edits = run.read_json(f"{folder}/edits.json")
+    found = Run.of(run).round(arm, round)
+    review, debate, edits = found.review, found.debate(), found.edits
     if review is None and debate is None and edits is not None:
-        return Page(f'<div class="el-review">{_one_by_one(run, folder, edits)}</div>')
+        return Page(f'<div class="el-review">{_one_by_one(found, edits)}</div>')
     if review is None and debate is None:
-        have = sorted(p.parent.name for p in run.folder.glob("rounds/*/debate.json"))
+        have = [r.name for r in found.run.rounds() if r.debate()]
         raise LabError(
-            f"run {run.run_id} has no review of round {round} of arm {arm!r}; "
+            f"run {found.run.run_id} has no review of round {round} of arm {arm!r}; "
             f"it has {', '.join(have) or 'none'}"
         )
-    turns = [(str(r), str(t)) for r, t in (review or debate)["turns"]]
-    traces = _traces(run, folder, review, turns, store)
+    turns = review.turns if review else tuple((str(r), str(t)) for r, t in (debate or {})["turns"])
+    traces = _traces(found, review, turns, store)
     links = _Links(re.sub(r"\W", "-", f"el-{arm}-{round}"), traces)
     parts = [f"<h3>Debate</h3>{_debate(turns, links)}", _outcome(review, links), _evidence(links)]
     return Page(f'<div class="el-review">{"".join(parts)}</div>')
 
 
-def _one_by_one(run: Run, folder: str, edits: Sequence[Mapping[str, Any]]) -> str:
+def _one_by_one(round: Round, edits: Sequence[Edit]) -> str:
     """The arm that hands every failure to the editor by itself: what became of each, and what was said of it."""
     links, out = _Links("", {}), [f"<h3>{len(edits)} failures, each by itself</h3>"]
-    for n, entry in enumerate(edits, 1):
-        turns = (run.read_json(f"{folder}/debate-{n}.json") or {"turns": []})["turns"]
-        head = f"{n}. task {entry['task']}: {entry['decision']}" + (
-            f" by {entry['gate']}" if entry["gate"] else ""
-        )
+    for n, edit in enumerate(edits, 1):
+        turns = (round.debate(n) or {"turns": []})["turns"]
+        head = f"{n}. task {edit.task}: {edit.decision}" + (f" by {edit.gate}" if edit.gate else "")
         said = "".join(_said(str(role), str(text), links) for role, text in turns)
-        out.append(
-            f'<div class="el-change"><b>{escaped(head)}</b><p>{escaped(entry["reason"])}</p>{said}</div>'
-        )
+        out.append(f'<div class="el-change"><b>{escaped(head)}</b><p>{escaped(edit.reason)}</p>{said}</div>')
     return "".join(out)
 
 
 def _traces(
-    run: Run, folder: str, review: Any, turns: Sequence[tuple[str, str]], store: Store | None
+    round: Round, review: Review | None, turns: Sequence[tuple[str, str]], store: Store | None
 ) -> dict[str, Trajectory]:
     """Short key -> trajectory of the cited trials, the spec's first."""
-    keys = {f["key"][:8]: f["key"] for f in run.read_json(f"{folder}/failures.json") or ()}
-    spec = (review or {}).get("spec") or {"changes": []}
-    texts = [e for c in spec["changes"] for e in c["evidence"]] + [t for _, t in turns]
+    keys = {f.key[:8]: f.key for f in round.failures or ()}
+    changes = review.spec.changes if review and review.spec else ()
+    texts = [e for c in changes for e in c.evidence] + [t for _, t in turns]
     cited = list(dict.fromkeys(m[1] for text in texts for m in REFERENCE.finditer(text) if m[1] in keys))
-    root = run.folder.parent.parent
+    root = round.run.root
     if store is None and not (root / "trials.sqlite").is_file():
         return {}
     found = (store or Store(root)).trajectories([keys[k] for k in cited[:MOST_TRACES]])
@@ -148,32 +140,30 @@ def _said(role: str, text: str, links: _Links) -> str:
     return f"<pre>{shown or '(nothing)'}</pre>"
 
 
-def _outcome(review: Any, links: _Links) -> str:
+def _outcome(review: Review | None, links: _Links) -> str:
     if review is None:
         return "<h3>Spec</h3><p>The debate is not finished.</p>"
-    spec = review["spec"]
+    spec = review.spec
     if spec is None:
-        return f"<h3>Spec</h3><p>No spec: {links.linked(review['reason'])}</p>"
-    changes = "".join(_change(n, c, links) for n, c in enumerate(spec["changes"], 1))
-    dropped = "".join(_dropped(what, why, links) for what, why in spec["dropped"])
-    lists = _list("Considered and rejected", spec["rejected"], links) + _list(
-        "Patterns", spec["patterns"], links
-    )
-    notes = _list("Notes", [spec["notes"]] if spec["notes"] else [], links)
-    parts = [f"<h3>Spec: {len(spec['changes'])} changes</h3>", changes]
+        return f"<h3>Spec</h3><p>No spec: {links.linked(review.reason)}</p>"
+    changes = "".join(_change(n, c, links) for n, c in enumerate(spec.changes, 1))
+    dropped = "".join(_dropped(what, why, links) for what, why in spec.dropped)
+    lists = _list("Considered and rejected", spec.rejected, links) + _list("Patterns", spec.patterns, links)
+    notes = _list("Notes", [spec.notes] if spec.notes else [], links)
+    parts = [f"<h3>Spec: {len(spec.changes)} changes</h3>", changes]
     parts += ["<h3>Dropped in validation</h3>", dropped or "<p>Nothing.</p>", lists, notes]
     return "".join(parts)
 
 
-def _change(n: int, change: Mapping[str, Any], links: _Links) -> str:
+def _change(n: int, change: Change, links: _Links) -> str:
     rows = [
-        _row("why", change["why"], links),
-        _row("pattern", "" if change["pattern"] is None else f"P{change['pattern']}", links),
-        _row("evidence", ", ".join(change["evidence"]), links),
-        _row("must still allow", "; ".join(change["must_still_allow"]), links),
-        _row("guard", json.dumps(change["guard"], ensure_ascii=False) if change["guard"] else "", links),
+        _row("why", change.why, links),
+        _row("pattern", "" if change.pattern is None else f"P{change.pattern}", links),
+        _row("evidence", ", ".join(change.evidence), links),
+        _row("must still allow", "; ".join(change.must_still_allow), links),
+        _row("guard", json.dumps(change.guard, ensure_ascii=False) if change.guard else "", links),
     ]
-    head = f"{n}. {escaped(change['file'])}: {links.linked(change['what'])}"
+    head = f"{n}. {escaped(change.file)}: {links.linked(change.what)}"
     return f'<div class="el-change"><b>{head}</b><dl>{"".join(rows)}</dl></div>'
 
 

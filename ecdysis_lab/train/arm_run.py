@@ -14,14 +14,13 @@ from ecdysis_lab.harness import copy_harness, load_harness
 from ecdysis_lab.harness.rollout import rollout
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.models import Budget
-from ecdysis_lab.records import Candidate, Decision, LabError, Progress, Task, Trajectory
-from ecdysis_lab.store import Run, Store
+from ecdysis_lab.records import Candidate, LabError, Progress, RoundRecord, Task, Trajectory
+from ecdysis_lab.store import Round, Run, Store
 from ecdysis_lab.store.billing import rests_on
-from ecdysis_lab.train import gates
-from ecdysis_lab.train.rounds import RoundRecord, TrainConfig
+from ecdysis_lab.train.rounds import TrainConfig
 
 
-class Session:
+class ArmRun:
     """One arm inside a run folder.
 
     Parameters
@@ -47,9 +46,9 @@ class Session:
         self.rests_on = rests_on(run, config.arm)
         self.seconds: dict[str, float] = {}
 
-    def folder(self, n: int) -> str:
-        """Folder of a round, inside the run folder."""
-        return f"rounds/{self.config.arm}-{n}"
+    def round(self, n: int) -> Round:
+        """The files of a round."""
+        return self.run.round(self.config.arm, n)
 
     def rollout(
         self,
@@ -87,10 +86,11 @@ class Session:
 
     def keep(self, harness: Harness) -> Harness:
         """A copy of an accepted harness under its hash in the run folder, there in whole or not at all."""
-        folder = self.run.path(f"harness/{harness.hash}")
+        folder = self.run.harness_path(harness.hash)
         if not folder.exists():
             half = folder.with_name(f".{harness.hash}")
             shutil.rmtree(half, ignore_errors=True)
+            half.parent.mkdir(parents=True, exist_ok=True)
             copy_harness(harness, half)
             half.rename(folder)
         return load_harness(folder)
@@ -107,22 +107,22 @@ class Session:
             if inner:
                 self.seconds["rollout"] = self.seconds.get("rollout", 0.0) + inner
 
-    def recorded(self, n: int) -> RoundRecord | None:
-        """Record of a finished round, or None."""
-        data = self.run.read_json(f"{self.folder(n)}/record.json")
-        if data is None:
-            return None
-        tuples = ("gained", "lost", "notes", "candidates")
-        return RoundRecord(**{**data, **{k: tuple(data[k]) for k in tuples if k in data}})
+    @property
+    def phase_seconds(self) -> dict[str, float]:
+        """Wall clock by phase of the round so far."""
+        return {name: round(seconds, 3) for name, seconds in self.seconds.items()}
 
-    def write_record(self, record: RoundRecord, numbers: dict[str, Any], candidate: Candidate | None) -> None:
+    def kept(self, digest: str) -> Harness:
+        """A harness that was kept."""
+        return load_harness(self.run.harness_path(digest))
+
+    def write_record(self, record: RoundRecord, candidate: Candidate | None) -> None:
         """Ledger line first, record last: a kill between the two repeats neither."""
-        entry = {**asdict(record), "numbers": numbers}
-        entry["diff_lines"] = len(candidate.diff.splitlines()) if candidate else 0
-        self.log(entry)
+        round, diff = self.round(record.round), candidate.diff if candidate else ""
+        self.log({**asdict(record), "diff_lines": len(diff.splitlines())})
         if candidate:
-            self.run.write_text(f"{self.folder(record.round)}/candidate.diff", candidate.diff)
-        self.run.write_json(f"{self.folder(record.round)}/record.json", record)
+            round.diff = diff
+        round.record = record
 
     def log(self, entry: dict[str, Any]) -> None:
         """One line of the ledger, once: a line is known by arm, round and edit."""
@@ -130,7 +130,3 @@ class Session:
         known = [(e["arm"], e["round"], e.get("edit", 0)) for e in self.run.ledger()]
         if (self.config.arm, entry["round"], entry["edit"]) not in known:
             self.run.append_ledger(entry)
-
-    def kept_if(self, decision: Decision, candidate: Candidate | None, current: Harness) -> Harness:
-        """The candidate's harness where it was accepted, else the current one."""
-        return self.keep(gates.loaded(candidate)) if decision.accepted and candidate is not None else current
