@@ -21,7 +21,7 @@ from ecdysis_lab.evaluate.metrics import (
 from ecdysis_lab.evaluate.results import arm_with_patterns, pooled
 from ecdysis_lab.evaluate.scores import read_scores, scores, write_scores
 from ecdysis_lab.evaluate.summaries import arms_block, metrics, summarise
-from ecdysis_lab.records import LabError, Message, Trajectory, Trial, Usage
+from ecdysis_lab.records import LabError, Message, Patterns, Trajectory, Trial, Usage
 from ecdysis_lab.show import tables
 from ecdysis_lab.store import Run
 from ecdysis_lab.train.gates import sign_test_p
@@ -354,5 +354,5 @@ def test_the_map_is_drawn_of_an_arm_that_groups_its_failures(tmp_path: Path) -> 
     summary = {"training": {arm: {"rounds": r} for arm, r in rounds.items()}}
     assert arm_with_patterns(folder, summary) is None
     for arm in ("ecdysis-no-fdcr", "ecdysis"):
-        folder.write_json(f"rounds/{arm}-1/patterns.json", {})
+        folder.round(arm, 1).patterns = Patterns((), {}, {}, "signature", "none", 1.0, None)
     assert arm_with_patterns(folder, summary) == "ecdysis"

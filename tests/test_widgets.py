@@ -328,13 +328,13 @@ def test_weights_are_read_and_checked() -> None:
 def test_a_notebook_takes_its_own_parameters_and_may_run_again() -> None:
     from ecdysis_lab.cli import notebooks
 
-    cell = {"source": "x", "smoke": False, "_hidden": 1, "Path": Path}
-    assert notebooks.parameters(dict(cell), "smoke", fields=("source",)) == {"source": "x"}
-    with pytest.raises(LabError, match="unknown parameter 'sauce'; choose from source, smoke"):
-        notebooks.parameters({**cell, "sauce": 1}, "smoke", fields=("source",))
-    assert notebooks.parameters(cell, "smoke", fields=("source",)) == {"source": "x"}
+    cell = {"harness": "x", "seed": 3, "smoke": False, "_hidden": 1, "Path": Path}
+    assert notebooks.parameters(dict(cell), "collect") == {"seed": 3}
+    with pytest.raises(LabError, match="unknown parameter 'sauce'; choose from benchmark, .*harness"):
+        notebooks.parameters({**cell, "sauce": 1}, "collect")
+    assert notebooks.parameters(cell, "collect") == {"seed": 3}
     cell["found"] = 3  # a later cell of a live notebook, which is then run from the top
-    assert notebooks.parameters(cell, "smoke", fields=("source",)) == {"source": "x"}
+    assert notebooks.parameters(cell, "collect") == {"seed": 3}
 
 
 def test_plain_python_is_not_live() -> None:
