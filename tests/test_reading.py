@@ -435,7 +435,7 @@ def test_the_notebook_runs_by_plain_papermill(tmp_path: Path) -> None:
         sys.executable,
         "-m",
         "papermill",
-        "notebooks/evolution.ipynb",
+        "notebooks/evolve.ipynb",
         str(out),
         "--log-level",
         "ERROR",
