@@ -400,10 +400,10 @@ def test_a_gates_reason_survives_an_editor_that_has_no_other_answer(scripted: Sc
 )
 def test_cheap_gates_reject_before_any_rerun(source: str, gate: str, told: str, scripted: Script) -> None:
     if gate == "leak":
-        seen = [
-            c for a in map(bench().oracle, train_ids()) for c in a["actions"] if "user_id" in c["arguments"]
-        ]
-        source = source.replace("USER", seen[0]["arguments"]["user_id"])
+        calls = [c for oracle in map(bench().oracle, train_ids()) for c in oracle.calls]
+        source = source.replace(
+            "USER", next(c.arguments["user_id"] for c in calls if "user_id" in c.arguments)
+        )
     lab, trained = scripted(source)
     (record,) = trained.rounds
     assert (record.decision, record.gate, record.editor_calls) == ("rejected", gate, 2)
