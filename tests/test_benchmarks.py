@@ -27,7 +27,7 @@ from ecdysis_lab.records import LabError, Message, Oracle, Trajectory
 from ecdysis_lab.store import Run, Store
 from ecdysis_lab.train.leak import facts, leaks
 from ecdysis_lab.train.loop import Trainer
-from ecdysis_lab.train.rounds import TrainConfig
+from ecdysis_lab.train.settings import configure
 
 ROOT = Path(__file__).resolve().parents[1]
 TOY = "tests.toy_benchmark:make"
@@ -156,11 +156,11 @@ def test_the_leak_gate_looks_for_what_the_benchmark_names(left: Any, toy: Any) -
 
 
 def test_the_loop_mends_what_can_be_mended(toy: Any, tmp_path: Path) -> None:
-    setup = TrainConfig(
-        arm="ecdysis", setup=Setup(TOY, "sim/small"), n_tasks=4, trials=1, rounds=2, embedder="tfidf"
+    settings = configure(
+        benchmark=TOY, train_tasks=4, trials=1, rounds=2, start="empty", embedder="tfidf", workers=1
     )
-    run = Run.open(tmp_path, "toy", {"model": "sim/small"})
-    trained = Trainer(setup, run, Store(tmp_path)).train()
+    run = Run.open(tmp_path, "toy", settings.model_dump())
+    trained = Trainer(settings, "ecdysis", run, Store(tmp_path)).train()
     first = trained.rounds[0]
     assert (first.decision, first.score_before, first.score_after) == ("accepted", 1.0, 3.0)
     assert first.gained == ("clock#0", "lamp#0")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,11 @@ pytest.importorskip("tau2")
 
 from openai_server import OpenAIServer, Reply, Request, call, text
 
-from ecdysis_lab.harness.rollout import Setup
-from ecdysis_lab.models import ModelParams
 from ecdysis_lab.records import RoundRecord
 from ecdysis_lab.review import editors
 from ecdysis_lab.store import Run, Store
 from ecdysis_lab.train.loop import Trainer
-from ecdysis_lab.train.rounds import TrainConfig
+from ecdysis_lab.train.settings import configure
 
 CANARY = "canary-b81f-in-no-file"
 SILENT = "from ecdysis_lab.hooks import Allow\n\n\ndef check(call, view):\n    return Allow()\n"
@@ -91,12 +88,11 @@ def train(root: Path, desk: Desk, **other: Any) -> tuple[RoundRecord, ...]:
     """A small run whose reviewer and editor are the desk."""
     with OpenAIServer(desk) as server:
         base: dict[str, Any] = {
-            "arm": "ecdysis", "setup": Setup("tau2/airline", "sim/small"), "n_tasks": 8, "trials": 1, "rounds": 2,
-            "seed": 2, "embedder": "tfidf", "debate": 1, "review_model": "openai/x",
-            "review_params": ModelParams(api_base=server.url), "editor": "litellm",
+            "traitrain_tasks": 8, "trials": 1, "rounds": 2, "seed": 2, "start": "empty", "embedder": "tfidf", "debate": 1,
+            "review_model": "openai/x", "api_base": server.url, "editor": "litellm", "workers": 1,
         }  # fmt: skip
-        config = TrainConfig(**(base | other))
-        trained = Trainer(config, Run.open(root, "run", asdict(config)), Store(root)).train()
+        arm, settings = other.pop("arm", "ecdysis"), configure(**(base | other))
+        trained = Trainer(settings, arm, Run.open(root, "run", settings.model_dump()), Store(root)).train()
         assert {r.headers["authorization"] for r in server.requests} == {f"Bearer {CANARY}"}
     return trained.rounds
 

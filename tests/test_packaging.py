@@ -234,7 +234,6 @@ def test_harness_source_imports_nothing_of_the_package_but_hooks() -> None:
 
 DOMAIN_WORDS = re.compile(r"(?i)(?<!tau2/)\b(airline|retail|customer|reservation|booking|flight|order[_ ]id)")
 DOMAIN_PLACES = ("benchmarks/", "harness/shipped/")
-OLD_PLACES = {"train/settings.py", "cli/parser.py"}  # until ``benchmark`` replaces ``domain`` there
 
 
 def test_only_benchmarks_and_their_harnesses_name_a_domain() -> None:
@@ -243,7 +242,7 @@ def test_only_benchmarks_and_their_harnesses_name_a_domain() -> None:
         name = path.relative_to(PACKAGE).as_posix()
         if path.suffix in (".py", ".md", ".js", ".css") and not name.startswith(DOMAIN_PLACES):
             found |= {name} if DOMAIN_WORDS.search(path.read_text()) else set()
-    assert found - OLD_PLACES == set()
+    assert found == set()
 
 
 # --- nothing of one machine, no secret

@@ -17,47 +17,49 @@ pytest.importorskip("tau2")
 from simlab import bench
 
 from ecdysis_lab.harness import SHIPPED, copy_harness, diff_harness, load_harness
-from ecdysis_lab.harness.rollout import Setup
-from ecdysis_lab.models import ModelParams, complete
+from ecdysis_lab.models import complete
 from ecdysis_lab.records import Candidate, GateResult, LabError, RoundRecord, Spec, Trajectory
 from ecdysis_lab.review.debate import Reviewer
 from ecdysis_lab.review.editors.rules import RulesEditor
 from ecdysis_lab.store import Round, Run, Store
 from ecdysis_lab.train import gates, judging, loop
 from ecdysis_lab.train.arm_run import ArmRun
+from ecdysis_lab.train.gates import GATES
 from ecdysis_lab.train.judge import Judge
 from ecdysis_lab.train.loop import Trainer
-from ecdysis_lab.train.rounds import TrainConfig, Trained
+from ecdysis_lab.train.rounds import Trained
+from ecdysis_lab.train.settings import Settings, configure
 
-SETUP = Setup("tau2/airline", "sim/small")
 
-
-def config(**other: Any) -> TrainConfig:
+def settings(**other: Any) -> Settings:
     small = {
-        "arm": "ecdysis",
-        "setup": SETUP,
-        "n_tasks": 12,
+        "train_tasks": 12,
         "trials": 2,
         "rounds": 2,
         "seed": 2,
+        "start": "empty",
         "embedder": "tfidf",
+        "workers": 1,
     }
-    return TrainConfig(**(small | other))
+    return configure(**(small | other))
 
 
 class Lab:
     """One training run in a folder; counts the trials that had to be run. ``like`` lends its finished trials."""
 
     def __init__(self, root: Path, like: Lab | None = None, **other: Any) -> None:
-        self.root, self.config, self.ran = root, config(**other), Counter[str]()
+        self.root, self.arm, self.ran = root, other.pop("arm", "ecdysis"), Counter[str]()
+        self.settings = settings(**other)
         if like is not None:
             with sqlite3.connect(like.store.path) as source, sqlite3.connect(Store(root).path) as copy:
                 source.backup(copy)
 
     def train(self, progress: Any = None) -> Trained:
-        self.run = Run.open(self.root, "run", asdict(self.config))
+        self.run = Run.open(self.root, "run", self.settings.model_dump())
         self.store = Store(self.root)
-        return Trainer(self.config, self.run, self.store, progress=progress, on_new=self.note).train()
+        return Trainer(
+            self.settings, self.arm, self.run, self.store, progress=progress, on_new=self.note
+        ).train()
 
     def note(self, trajectory: Trajectory) -> None:
         self.ran[trajectory.key] += 1
@@ -441,7 +443,7 @@ def test_rejected_proposals_are_told_to_the_next_round(scripted: Script) -> None
 
 
 def test_nothing_fails_ends_the_training(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, setup=Setup("tau2/airline", "sim/flawless"), n_tasks=3, trials=1)
+    lab = Lab(tmp_path, model="sim/flawless", train_tasks=3, trials=1)
     trained = lab.train()
     assert [(r.decision, r.gate, r.failures) for r in trained.rounds] == [("no_failures", "", 0)]
     assert lab.run.ledger()[0]["decision"] == "no_failures"
@@ -468,7 +470,7 @@ def test_a_rise_that_does_not_repeat_is_rejected(
     done: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = Lab(tmp_path, done[0], rounds=1, confirm=1)
-    monkeypatch.setattr(TrainConfig, "fresh_seeds", lambda self, repeat: (2100, 2101))
+    monkeypatch.setattr(Settings, "fresh_seeds", lambda self, repeat: (2100, 2101))
     real = judging.compare
 
     def falls(before: Any, after: Any) -> Any:
@@ -486,9 +488,8 @@ def test_a_rise_that_does_not_repeat_is_rejected(
 def test_no_decision_without_every_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ecdysis_lab.harness.rollout.INFRA_RETRIES", 0)
     monkeypatch.setattr(complete, "__kwdefaults__", {**complete.__kwdefaults__, "max_attempts": 1})
-    silent = ModelParams(api_base="http://127.0.0.1:9/v1", timeout_seconds=5)
-    setup = Setup("tau2/airline", "openai/none", "sim/user", silent)
-    lab = Lab(tmp_path, setup=setup, n_tasks=1, trials=1)
+    server = {"api_base": "http://127.0.0.1:9/v1", "timeout_seconds": 5}
+    lab = Lab(tmp_path, model="openai/none", train_tasks=1, trials=1, **server)
     with pytest.raises(
         LabError, match=r"1 of 1 training trials ended in infrastructure errors, first: .*Connection error"
     ):
@@ -618,7 +619,7 @@ def test_an_editor_that_was_asked_is_not_asked_again(
 
 def test_a_harness_is_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab(tmp_path)
-    arm_run = ArmRun(lab.config, Run.open(tmp_path, "run", {}), Store(tmp_path))
+    arm_run = ArmRun(lab.settings, "ecdysis", Run.open(tmp_path, "run", {}), Store(tmp_path))
     human, real = load_harness("airline"), copy_harness
 
     def half(source: Any, out: Path) -> Any:
@@ -634,8 +635,10 @@ def test_a_harness_is_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 
 
 def test_each_round_confirms_on_seeds_of_its_own(tmp_path: Path) -> None:
-    arm_run = ArmRun(config(confirm=2, n_tasks=1), Run.open(tmp_path, "run", {}), Store(tmp_path))
-    judge, empty = Judge(arm_run, RulesEditor()), load_harness("empty")
+    arm_run = ArmRun(
+        settings(confirm=2, train_tasks=1), "ecdysis", Run.open(tmp_path, "run", {}), Store(tmp_path)
+    )
+    judge, empty = Judge(arm_run, RulesEditor(), GATES), load_harness("empty")
     candidate = Candidate(empty.path, empty.hash, "", "", "test", "edited")
     asked = [s for n in (1, 2) for s in judge._judging(arm_run.round(n), empty, candidate, []).fresh_seeds]
     assert asked == [(2100, 2101), (2102, 2103), (2104, 2105), (2106, 2107)]

@@ -330,7 +330,7 @@ def test_a_notebook_takes_its_own_parameters_and_may_run_again() -> None:
 
     cell = {"harness": "x", "seed": 3, "smoke": False, "_hidden": 1, "Path": Path}
     assert notebooks.parameters(dict(cell), "collect") == {"seed": 3}
-    with pytest.raises(LabError, match="unknown parameter 'sauce'; choose from benchmark, .*harness"):
+    with pytest.raises(LabError, match=r"unknown parameter 'sauce'; choose from benchmark, .*harness"):
         notebooks.parameters({**cell, "sauce": 1}, "collect")
     assert notebooks.parameters(cell, "collect") == {"seed": 3}
     cell["found"] = 3  # a later cell of a live notebook, which is then run from the top

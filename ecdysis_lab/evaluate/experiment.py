@@ -13,7 +13,7 @@ from ecdysis_lab.evaluate.testing import Tested, keep_scores, trials_by_model
 from ecdysis_lab.models import open_budget
 from ecdysis_lab.records import Progress, Trajectory
 from ecdysis_lab.store.billing import at_work, billed, consumption, rests_on, trials_of
-from ecdysis_lab.train.arms import ARMS, arm_of
+from ecdysis_lab.train.arms import arm_of
 from ecdysis_lab.train.rounds import of_rounds, training_block
 from ecdysis_lab.train.settings import Settings, check_parts
 
@@ -87,12 +87,13 @@ class Experiment:
         if self.config.noise_floor < 2:
             return None
         from ecdysis_lab.evaluate.noise import noise_floor
+        from ecdysis_lab.train.arm_run import ArmRun
 
-        arm_run = self._arm_run(self._train_config("noise-floor"))
+        arm_run = ArmRun(self.config, "noise-floor", self.run, self.store, **self._shared)
         start = arm_run.keep(self.config.harness(self.config.start))
         first = self.config.rounds * self.config.confirm  # the seeds before belong to the rounds
         repeats = [
-            arm_run.rollout(start, f"repeat {i + 1}", seeds=arm_run.config.fresh_seeds(first + i))
+            arm_run.rollout(start, f"repeat {i + 1}", seeds=self.config.fresh_seeds(first + i))
             for i in range(self.config.noise_floor)
         ]
         # A task on which the user failed has no score there, and would count less in that repeat than in others.
@@ -109,7 +110,7 @@ class Experiment:
             return self.config.harness(row.harness), []
         from ecdysis_lab.train.loop import Trainer
 
-        trained = Trainer(self._train_config(arm), self.run, self.store, **self._shared).train()
+        trained = Trainer(self.config, arm, self.run, self.store, **self._shared).train()
         self.run.freeze(arm, trained.harness.hash)
         return trained.harness, list(trained.rounds)
 
@@ -117,48 +118,16 @@ class Experiment:
         """Let the other models try the training tasks in the start harness; only t reads these trials."""
         from ecdysis_lab.harness.rollout import rollout
 
-        config, start = self._train_config(""), self.config.harness(self.config.start)
+        start = self.config.harness(self.config.start)
         for model in self.config.models if self.config.paired else ():
             what, setup = f"{model}: training tasks, for t", self.config.setup(model)
-            found = rollout(setup, self.train_tasks, start, config.seeds, self.store,
+            found = rollout(setup, self.train_tasks, start, self.config.seeds, self.store,
                             workers=self.config.at_a_time, what=what, **self._shared)  # fmt: skip
             rests_on(self.run, "paired").add(t.key for t in found)
 
     @property
     def _shared(self) -> dict[str, Any]:
         return {"budget": self.budget, "progress": self.progress, "on_new": self.billing}
-
-    def _arm_run(self, config: Any) -> Any:
-        from ecdysis_lab.train.arm_run import ArmRun
-
-        return ArmRun(config, self.run, self.store, **self._shared)
-
-    def _train_config(self, arm: str) -> Any:
-        """How an arm trains."""
-        from ecdysis_lab.train.rounds import TrainConfig
-
-        c, row = self.config, ARMS.get(arm)
-        return TrainConfig(
-            arm=arm,
-            setup=c.setup(c.model),
-            start=str(self.config.harness(self.config.start).path),
-            n_tasks=c.train_tasks,
-            seed=c.seed,
-            trials=c.trials,
-            rounds=c.rounds,
-            threshold=c.threshold,
-            disclosure=c.disclosure,  # type: ignore[arg-type]
-            subset=(row.subset if row is not None else "") or c.subset,
-            review_model=c.review_model,
-            review_params=c.params(c.review_model),
-            debate=c.debate if row is None or row.debate is None else row.debate,
-            reuse=c.reuse,
-            confirm=c.confirm,
-            editor=c.editor,
-            embedder=c.embedder,
-            context_tokens=c.context_tokens,
-            workers=self.config.at_a_time,
-        )
 
     def _test(self, arm: str, frozen: Any) -> dict[str, list[Trajectory]]:
         """Test trajectories by model, in the frozen harness."""

@@ -17,7 +17,7 @@ from ecdysis_lab.models import Budget
 from ecdysis_lab.records import Candidate, LabError, Progress, RoundRecord, Task, Trajectory
 from ecdysis_lab.store import Round, Run, Store
 from ecdysis_lab.store.billing import rests_on
-from ecdysis_lab.train.rounds import TrainConfig
+from ecdysis_lab.train.settings import Settings
 
 
 class ArmRun:
@@ -25,13 +25,15 @@ class ArmRun:
 
     Parameters
     ----------
-    config : how the arm trains. run : where records go. store : where trials go. budget : shared budget.
+    settings : how the arm trains. name : of the arm, or of another part of the run that runs training trials.
+    run : where records go. store : where trials go. budget : shared budget.
     progress : called with (what, done, total). on_new : called with every trajectory that had to be run.
     """
 
     def __init__(
         self,
-        config: TrainConfig,
+        settings: Settings,
+        name: str,
         run: Run,
         store: Store,
         *,
@@ -39,16 +41,16 @@ class ArmRun:
         progress: Progress | None = None,
         on_new: Callable[[Trajectory], None] | None = None,
     ) -> None:
-        self.config, self.run, self.store = config, run, store
+        self.settings, self.name, self.run, self.store = settings, name, run, store
         self.budget, self.progress, self.on_new = budget, progress, on_new
-        self.bench = load_benchmark(config.setup.benchmark)
-        self.tasks: list[Task] = self.bench.tasks("train", config.n_tasks, config.seed)
-        self.rests_on = rests_on(run, config.arm)
+        self.bench = load_benchmark(settings.benchmark)
+        self.tasks: list[Task] = self.bench.tasks("train", settings.train_tasks, settings.seed)
+        self.rests_on = rests_on(run, name)
         self.seconds: dict[str, float] = {}
 
     def round(self, n: int) -> Round:
         """The files of a round."""
-        return self.run.round(self.config.arm, n)
+        return self.run.round(self.name, n)
 
     def rollout(
         self,
@@ -64,15 +66,15 @@ class ArmRun:
         LabError: trials that ended in an infrastructure error again and again; nothing is decided without them.
         """
         found = rollout(
-            self.config.setup,
+            self.settings.setup(self.settings.model),
             self.tasks if tasks is None else tasks,
             harness,
-            self.config.seeds if seeds is None else seeds,
+            self.settings.seeds if seeds is None else seeds,
             self.store,
-            workers=self.config.workers,
+            workers=self.settings.at_a_time,
             budget=self.budget,
             progress=self.progress,
-            what=f"{self.config.arm} {what}",
+            what=f"{self.name} {what}",
             on_new=self.on_new,
         )
         self.rests_on.add(t.key for t in found)
@@ -126,7 +128,7 @@ class ArmRun:
 
     def log(self, entry: dict[str, Any]) -> None:
         """One line of the ledger, once: a line is known by arm, round and edit."""
-        entry = {"arm": self.config.arm, "edit": 0, **entry}
+        entry = {"arm": self.name, "edit": 0, **entry}
         known = [(e["arm"], e["round"], e.get("edit", 0)) for e in self.run.ledger()]
-        if (self.config.arm, entry["round"], entry["edit"]) not in known:
+        if (self.name, entry["round"], entry["edit"]) not in known:
             self.run.append_ledger(entry)

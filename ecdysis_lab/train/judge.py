@@ -12,7 +12,7 @@ from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import Candidate, Decision, Editor, GateResult, Judged, Spec, Trajectory, Usage
 from ecdysis_lab.store import Round
 from ecdysis_lab.train.arm_run import ArmRun
-from ecdysis_lab.train.gates import gates_of, run_gates
+from ecdysis_lab.train.gates import Gate, run_gates
 from ecdysis_lab.train.judging import Comparison, Judging
 
 
@@ -50,12 +50,11 @@ class Judge:
 
     Parameters
     ----------
-    arm_run : the arm inside its run. editor : who edits.
+    arm_run : the arm inside its run. editor : who edits. gates : that an edit has to pass, in order.
     """
 
-    def __init__(self, arm_run: ArmRun, editor: Editor) -> None:
-        self.arm_run, self.editor = arm_run, editor
-        self.gates = gates_of(arm_run.config.row)
+    def __init__(self, arm_run: ArmRun, editor: Editor, gates: Sequence[Gate]) -> None:
+        self.arm_run, self.editor, self.gates = arm_run, editor, gates
 
     def edit_and_judge(
         self, round: Round, current: Harness, spec: Spec, before: Sequence[Trajectory]
@@ -132,9 +131,9 @@ class Judge:
                     harness, f"round {round.n}: {what}", [t for t in s.tasks if t.id in ids], seeds
                 )
 
-        first = (round.n - 1) * s.config.confirm
-        fresh = [s.config.fresh_seeds(first + repeat) for repeat in range(s.config.confirm)]
-        return Judging(candidate, current, before, s.bench, trials, fresh_seeds=fresh, reuse=s.config.reuse)
+        first = (round.n - 1) * s.settings.confirm
+        fresh = [s.settings.fresh_seeds(first + repeat) for repeat in range(s.settings.confirm)]
+        return Judging(candidate, current, before, s.bench, trials, fresh_seeds=fresh, reuse=s.settings.reuse)
 
 
 def decided(results: Sequence[GateResult]) -> tuple[Decision, str, str]:

@@ -23,10 +23,12 @@ from ecdysis_lab.review.context import Context, build_context
 from ecdysis_lab.review.debate import Reviewer
 from ecdysis_lab.store import Round, Run, Store
 from ecdysis_lab.train.arm_run import ArmRun
-from ecdysis_lab.train.gates import growth_notes
+from ecdysis_lab.train.arms import arm_of
+from ecdysis_lab.train.gates import gates_of, growth_notes
 from ecdysis_lab.train.judge import Judge, Outcome
 from ecdysis_lab.train.one_by_one import OneByOne
-from ecdysis_lab.train.rounds import TrainConfig, Trained
+from ecdysis_lab.train.rounds import Trained
+from ecdysis_lab.train.settings import Settings
 
 LAST = ("no_failures", "no_spec", "no_change")  # nothing that a further round could change
 
@@ -45,16 +47,17 @@ class Trainer:
 
     Parameters
     ----------
-    config : how. run : where records go. store : where trials go. shared : budget, progress and on_new, as for
-        :class:`ecdysis_lab.train.arm_run.ArmRun`.
+    settings : how. arm : name of its row in the table. run : where records go. store : where trials go.
+    shared : budget, progress and on_new, as for :class:`ecdysis_lab.train.arm_run.ArmRun`.
     """
 
-    def __init__(self, config: TrainConfig, run: Run, store: Store, **shared: Any) -> None:
-        self.arm_run = ArmRun(config, run, store, **shared)
-        self.config = config
-        base = config.review_params.api_base
-        self.editor = editors.for_run(config.editor, config.review_model, base, self.arm_run.budget)
-        self.judge = Judge(self.arm_run, self.editor)
+    def __init__(self, settings: Settings, arm: str, run: Run, store: Store, **shared: Any) -> None:
+        self.arm = arm_of(arm, trains=True)
+        self.settings = s = settings.of_arm(self.arm)
+        self.arm_run = ArmRun(s, arm, run, store, **shared)
+        base = s.params(s.review_model).api_base
+        self.editor = editors.for_run(s.editor, s.review_model, base, self.arm_run.budget)
+        self.judge = Judge(self.arm_run, self.editor, gates_of(self.arm))
 
     def train(self) -> Trained:
         """Run all rounds; stops early when nothing fails or nothing can change.
@@ -63,9 +66,9 @@ class Trainer:
         ------
         LabError: training trials that cannot be scored for reasons of infrastructure, however often they are tried.
         """
-        current = self.arm_run.keep(load_harness(self.config.start))
+        current = self.arm_run.keep(self.settings.harness(self.settings.start))
         records: list[RoundRecord] = []
-        for n in range(1, self.config.rounds + 1):
+        for n in range(1, self.settings.rounds + 1):
             round = self.arm_run.round(n)
             record = round.record or self._round(round, current)
             records.append(record)
@@ -80,7 +83,7 @@ class Trainer:
         self.arm_run.seconds = {}
         with self.arm_run.phase("rollout"):
             before = self.arm_run.rollout(current, f"round {round.n}: training trials")
-        if self.config.row.edits == "failure":
+        if self.arm.edits == "failure":
             return self._alone(round, current, before)
         with self.arm_run.phase("patterns"):
             found = self._evidence(before, round.n)
@@ -119,29 +122,29 @@ class Trainer:
         scenarios = {t.id: t.scenario for t in self.arm_run.tasks}
         return find_failures(
             before,
-            self.config.threshold,
-            self.config.disclosure,
+            self.settings.threshold,
+            self.settings.disclosure,
             self.arm_run.bench,
-            scenario=scenarios.get if self.config.disclosure == "scenario" else None,  # type: ignore[arg-type]
+            scenario=scenarios.get if self.settings.disclosure == "scenario" else None,  # type: ignore[arg-type]
         )
 
     def _evidence(self, before: Sequence[Trajectory], n: int) -> _Evidence:
         failures = self._failures(before)
-        embed = embedder(self.config.embedder, self.arm_run.store)
-        patterns = find_patterns(failures, embed, seed=self.config.seed)
+        embed = embedder(self.settings.embedder, self.arm_run.store)
+        patterns = find_patterns(failures, embed, seed=self.settings.seed)
         return _Evidence(failures, patterns, self._subset(failures, patterns, n))
 
     def _subset(self, failures: list[Failure], patterns: Patterns, n: int) -> Subset:
-        if self.config.subset == "all" or not failures:
+        if self.settings.subset == "all" or not failures:
             return all_failures(failures)
-        seed = self.config.seed * 100 + n
-        if self.config.subset == "random-quarter":
+        seed = self.settings.seed * 100 + n
+        if self.settings.subset == "random-quarter":
             return random_quarter(failures, -(-len(failures) // 4), seed)
         quarter = pick_quarter(failures, patterns, seed=seed)
-        if self.config.subset == "quarter":
+        if self.settings.subset == "quarter":
             return quarter
         # The pick belongs to the first round's failures; where none of it fails later on, the quarter stands in.
-        return from_file(self.config.subset, failures, quarter if n > 1 else None)
+        return from_file(self.settings.subset, failures, quarter if n > 1 else None)
 
     def _rejected(self, n: int) -> list[str]:
         """Proposals of earlier rounds that a gate rejected, so that the debate does not repeat them."""
@@ -166,14 +169,14 @@ class Trainer:
             self.arm_run.bench,
             contract=(SHIPPED / "README.md").read_text(encoding="utf-8"),
             rejected=self._rejected(round.n),
-            max_tokens=self.config.context_tokens,
+            max_tokens=self.settings.context_tokens,
         )
 
     def _reviewer(self, round: Round) -> Reviewer:
         return Reviewer(
-            self.config.review_model,
-            self.config.review_params,
-            self.config.debate,
+            self.settings.review_model,
+            self.settings.params(self.settings.review_model),
+            self.settings.debate,
             self.arm_run.budget,
             load=round.debate,
             save=round.save_debate,

@@ -103,7 +103,7 @@ class OneByOne:
         """
         s, known = self.arm_run, round.edits or ()
         edits, latest = Edits(current), _by_pair(before)
-        what = f"{s.config.arm} round {round.n}: failures handed to the editor"
+        what = f"{s.name} round {round.n}: failures handed to the editor"
         for i, failure in enumerate(failures, 1):
             if s.progress:
                 s.progress(what, i - 1, len(failures))
@@ -166,8 +166,8 @@ class OneByOne:
     def _reviewer(self, round: Round, i: int) -> Alone:
         s = self.arm_run
         return Alone(
-            s.config.review_model,
-            s.config.review_params,
+            s.settings.review_model,
+            s.settings.params(s.settings.review_model),
             0,
             s.budget,
             load=lambda: round.debate(i),
@@ -187,7 +187,7 @@ class OneByOne:
             current,
             s.bench,
             contract=(SHIPPED / "README.md").read_text(encoding="utf-8"),
-            max_tokens=s.config.context_tokens,
+            max_tokens=s.settings.context_tokens,
         )
         return replace(made, recurring=frozenset({0}))  # here one failure is enough
 

@@ -24,7 +24,7 @@ from ecdysis_lab.harness import sound_harness
 from ecdysis_lab.models import ModelParams, check_model
 from ecdysis_lab.records import Disclosure, LabError
 from ecdysis_lab.store import CHANGEABLE
-from ecdysis_lab.train.arms import ARMS, arm_of
+from ecdysis_lab.train.arms import ARMS, Arm, arm_of
 
 if TYPE_CHECKING:
     from ecdysis_lab.harness import Harness
@@ -35,7 +35,8 @@ TEST_PROFILES = ("sim/small", "sim/medium", "sim/large")
 FIRST = ("benchmark", "model", "user_model", "review_model", "arms", "seed", "max_usd")
 """Settings that people change first; the quickstart notebook shows these, and ``smoke``."""
 MOST_TRIALS = 100  # seeds of training trials; those of repeats follow
-FRESH_ROOM = 400  # seeds between those of training and those of the test trials
+FRESH_SEEDS = MOST_TRIALS  # from here on, seeds of repeats that no round has seen
+FRESH_ROOM = 400  # of them; then come the seeds of the test trials
 
 
 def _several(value: Any) -> Any:
@@ -182,9 +183,26 @@ class Settings(BaseModel):
         return f"{slug(self.benchmark)}-{slug(self.model)}-seed{self.seed}-{mark}"
 
     @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds of the training trials."""
+        return tuple(self.seed * 1000 + i for i in range(self.trials))
+
+    def fresh_seeds(self, repeat: int) -> tuple[int, ...]:
+        """Seeds of a repeated evaluation, from 0 on. Each round confirms on repeats of its own, since a harness that
+        was accepted on some seeds looks better on them than it is.
+        """
+        first = self.seed * 1000 + FRESH_SEEDS + repeat * self.trials
+        return tuple(range(first, first + self.trials))
+
+    def of_arm(self, arm: Arm) -> Settings:
+        """These settings as an arm trains with them: its row in the table may fix the debate and the subset."""
+        fixed = {"debate": arm.debate, "subset": arm.subset or None}
+        return self.but(**{name: value for name, value in fixed.items() if value is not None})
+
+    @property
     def test_seeds(self) -> tuple[int, ...]:
         """Seeds of the test trials; no training trial has one of them."""
-        return tuple(self.seed * 1000 + 500 + i for i in range(self.trials))
+        return tuple(self.seed * 1000 + FRESH_SEEDS + FRESH_ROOM + i for i in range(self.trials))
 
     @property
     def at_a_time(self) -> int:
