@@ -27,7 +27,7 @@ from ecdysis_lab.records import LabError, Message, Oracle, Trajectory
 from ecdysis_lab.store import Run, Store
 from ecdysis_lab.train.leak import facts, leaks
 from ecdysis_lab.train.loop import Trainer
-from ecdysis_lab.train.settings import configure
+from ecdysis_lab.train.settings import configure, fitted
 
 ROOT = Path(__file__).resolve().parents[1]
 TOY = "tests.toy_benchmark:make"
@@ -253,3 +253,14 @@ def test_facts_of_tau2_come_from_what_is_seen_else_from_the_scenario() -> None:
     assert bench.facts(task.id, [Message("user", "It is order #W1234567.")]) == {"W1234567": "order id"}
     named = {fact for fact, kind in bench.facts(task.id).items() if kind == "order id"}
     assert named and all(f"#{fact}" in task.scenario for fact in named)
+
+
+def test_a_small_benchmark_without_a_harness_by_hand_gets_settings_that_it_can_keep(toy: Any) -> None:
+    settings, notes = fitted(configure(benchmark=TOY))
+    kept = (settings.train_tasks, settings.test_tasks, settings.start, settings.arms)
+    assert kept == (4, 2, "empty", ("direct", "ecdysis"))
+    assert len(notes) == 4 and notes[0] == f"train_tasks: all 4 that {TOY} has"
+    chosen = configure(benchmark=TOY, train_tasks=5, test_tasks=1, arms="human", start="nosuch")
+    assert fitted(chosen) == (chosen, ())
+    tau2 = configure(benchmark="tau2/airline")
+    assert fitted(tau2) == (tau2, ())

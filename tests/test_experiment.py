@@ -345,7 +345,7 @@ def test_a_run_of_an_older_lab_goes_on_under_its_name(tmp_path: Path) -> None:
 def test_a_start_that_finds_everything_done_keeps_the_wall_clock(done: Experiment) -> None:
     before = read(done.run)["wall_seconds"]
     assert before > 0
-    again = Experiment(done.config, done.run.folder.parent.parent).go()
+    again = Experiment(done.settings, done.run.folder.parent.parent).go()
     assert again["wall_seconds"] == before
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ecdysis_lab.cli import notebooks
-from ecdysis_lab.evaluate.evaluation import Evaluation, prepare
+from ecdysis_lab.evaluate.evaluation import Evaluation, prepare_evaluation
 from ecdysis_lab.evaluate.frozen import check_frozen, find_frozen, training_of
 from ecdysis_lab.evaluate.scores import read_scores
 from ecdysis_lab.harness import SHIPPED, copy_harness, load_harness
@@ -100,20 +100,20 @@ def test_a_training_that_has_not_ended_is_refused(trained, tmp_path):
 
 def test_wrong_parameters_of_an_evaluation_are_refused_before_anything_runs(trained, tmp_path):
     with pytest.raises(LabError, match="harness: name at least one"):
-        prepare("", "direct", "", tmp_path, SMALL)
+        prepare_evaluation("", "direct", "", tmp_path, SMALL)
     with pytest.raises(LabError, match="baselines: unknown 'ecdysis'; choose one of direct, human"):
-        prepare("r1:ecdysis", "ecdysis", "", tmp_path, SMALL)
+        prepare_evaluation("r1:ecdysis", "ecdysis", "", tmp_path, SMALL)
     with pytest.raises(LabError, match="sim/tiny"):
-        prepare("r1:ecdysis", "", "sim/tiny", tmp_path, SMALL)
-    config, found = prepare("r1:ecdysis", "direct,human", "", tmp_path, SMALL)
+        prepare_evaluation("r1:ecdysis", "", "sim/tiny", tmp_path, SMALL)
+    config, found = prepare_evaluation("r1:ecdysis", "direct,human", "", tmp_path, SMALL)
     assert [f.arm for f in found] == ["direct", "human", "ecdysis"] and config.model == "sim/medium"
     assert config.models == ("sim/medium", "sim/small", "sim/large")
-    assert prepare("r1:ecdysis", "", "sim/large", tmp_path, SMALL)[0].models == ("sim/large",)
+    assert prepare_evaluation("r1:ecdysis", "", "sim/large", tmp_path, SMALL)[0].models == ("sim/large",)
 
 
 def test_evaluation_leaves_a_summary_like_an_experiment_s(trained, tmp_path):
     pytest.importorskip("tau2")
-    config, found = prepare("r1:ecdysis", "direct", "sim/large,sim/small", tmp_path, SMALL)
+    config, found = prepare_evaluation("r1:ecdysis", "direct", "sim/large,sim/small", tmp_path, SMALL)
     summary = Evaluation(config, found, tmp_path).go()
     assert list(summary["arms"]) == ["direct", "ecdysis"]
     assert list(summary["arms"]["ecdysis"]) == ["sim/large", "sim/small"]
@@ -134,15 +134,15 @@ def test_evaluation_leaves_a_summary_like_an_experiment_s(trained, tmp_path):
 def test_collected_trajectories_feed_patterns(tmp_path):
     pytest.importorskip("tau2")
     from ecdysis_lab.evaluate import collecting
-    from ecdysis_lab.show import widgets
+    from ecdysis_lab.show import tables, widgets
 
     given = {"benchmark": "tau2/airline", "model": "sim/small", "trials": 2, "workers": 1}
     with pytest.raises(LabError, match="split: unknown 'dev'; choose one of train, test, all"):
-        collecting.prepare(given, "dev", "empty", 3, tmp_path)
-    work = collecting.prepare(given, "train", "empty", 3, tmp_path)
+        collecting.prepare_collection(given, "dev", "empty", 3, tmp_path)
+    work = collecting.prepare_collection(given, "train", "empty", 3, tmp_path)
     found = work.go()
     assert len(found) == 6 and work.folder.name == "collect-tau2-airline-train-sim-small-empty-seed0-3x2"
-    table = collecting.by_task(found)
+    table = tables.tasks_table(found)
     assert table["trials"].tolist() == [2, 2, 2]
     assert table["successes"].sum() == sum(t.success for t in found)
     source = widgets.open_source(work.folder.name, tmp_path)

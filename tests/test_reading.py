@@ -425,16 +425,16 @@ def test_the_annotator_of_a_run_shows_evidence_and_edit(real: Any) -> None:
 def test_what_cannot_be_shown_is_told_before_anything_runs(tmp_path: Path) -> None:
     for arm, told in (("human", "'human' is not trained"), ("magic", "'magic' is unknown")):
         with pytest.raises(LabError, match=f"arm: {told}; choose one of .*ecdysis"):
-            evolution.prepare({}, arm, tmp_path)
+            evolution.prepare_training({}, arm, tmp_path)
     with pytest.raises(LabError, match="is no run folder"):
-        evolution.prepare({}, "ecdysis", tmp_path, show=str(tmp_path))
+        evolution.prepare_training({}, "ecdysis", tmp_path, show=str(tmp_path))
     with pytest.raises(LabError, match="benchmark: unknown 'sea'"):
-        evolution.prepare({"benchmark": "sea"}, "ecdysis", tmp_path)
+        evolution.prepare_training({"benchmark": "sea"}, "ecdysis", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_is_read_as_it_is(real: Any) -> None:
-    arm = evolution.prepare({}, "ecdysis", "", show=str(real[0].folder))
+    arm = evolution.prepare_training({}, "ecdysis", "", show=str(real[0].folder))
     arm.train()
     assert (arm.simulated, arm.choose(), arm.has_patterns(1), arm.has_review(1)) == (True, 1, True, True)
     assert arm.rounds()["score_after"].tolist() == [5]

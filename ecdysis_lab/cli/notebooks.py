@@ -6,6 +6,7 @@ here: parameters before anything runs, the end by the exception that papermill r
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -118,7 +119,15 @@ def _execute(path: Path, out: Path, parameters: dict[str, Any]) -> int:
             raise LabError(failed.evalue) from None
         print(f"ecdysis-lab: {failed.ename}: {failed.evalue}\nsee {out}", file=sys.stderr)
         return 1
+    print(*tables_of(out), sep="\n\n")
     return 0
+
+
+def tables_of(notebook: Path) -> list[str]:
+    """The tables that an executed notebook shows, as text for a terminal."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    shown = [o["data"] for cell in cells for o in cell.get("outputs", ()) if "text/html" in o.get("data", {})]
+    return ["".join(data["text/plain"]) for data in shown if "<table" in "".join(data["text/html"])]
 
 
 def parameters(namespace: Mapping[str, Any], notebook: str) -> dict[str, Any]:

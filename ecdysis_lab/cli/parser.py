@@ -68,10 +68,10 @@ def _demo_options(parser: argparse.ArgumentParser) -> None:
 def _demo(arguments: argparse.Namespace) -> int:
     from ecdysis_lab.cli import notebooks
     from ecdysis_lab.harness import SHIPPED
-    from ecdysis_lab.train.settings import check_models, check_parts, configure
+    from ecdysis_lab.train.settings import check_models, check_parts, configure, fitted
 
     given = commands.settings_given(arguments)
-    settings = configure(**given)
+    settings, _ = fitted(configure(**given))
     check_parts(settings)
     if settings.start != "human" and not (SHIPPED / settings.start).is_dir():
         given["start"] = str(Path(settings.start).resolve())  # the notebook runs in another folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,6 @@ from ecdysis_lab.store import Run, Store
 from ecdysis_lab.train.settings import check_models, configure, slug
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ecdysis_lab.harness.rollout import Setup
 
 SPLITS = ("train", "test", "all")
@@ -75,7 +73,7 @@ class Work:
         return found
 
 
-def prepare(
+def prepare_collection(
     given: Mapping[str, Any],
     split: str,
     harness: str,
@@ -126,32 +124,3 @@ def prepare(
         c.workers or os.cpu_count() or 1,
         Budget(*limits) if any(limit is not None for limit in limits) else None,
     )
-
-
-def by_task(trajectories: Sequence[Trajectory]) -> pd.DataFrame:
-    """One row per task, the worst first.
-
-    Returns
-    -------
-    DataFrame with columns task, trials (scored), successes, not scored, mean seconds, ended by.
-    """
-    import pandas as pd
-
-    tasks: dict[str, list[Trajectory]] = {}
-    for t in trajectories:
-        tasks.setdefault(t.trial.task_id, []).append(t)
-    rows = []
-    for task, group in tasks.items():
-        scored = [t for t in group if t.status == "scored"]
-        rows.append(
-            {
-                "task": task,
-                "trials": len(scored),
-                "successes": sum(t.success for t in scored),
-                "not scored": len(group) - len(scored),
-                "mean seconds": round(sum(t.seconds for t in group) / len(group), 2),
-                "ended by": ", ".join(sorted({t.termination for t in group})),
-            }
-        )
-    frame = pd.DataFrame(rows)
-    return frame.sort_values(["successes", "task"], kind="stable").reset_index(drop=True)

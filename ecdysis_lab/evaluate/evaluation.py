@@ -18,7 +18,7 @@ from ecdysis_lab.train.arms import ARMS
 from ecdysis_lab.train.settings import Settings, check_models, configure, smoke
 
 
-def prepare(
+def prepare_evaluation(
     harness: str, baselines: str, models: str, data: Path | str, given: Mapping[str, Any], small: bool = False
 ) -> tuple[Settings, list[Frozen]]:
     """Validated configuration and harnesses of an evaluation, before anything runs.
@@ -63,8 +63,8 @@ class Evaluation:
 
     Parameters
     ----------
-    config : benchmark, models, test tasks, trials, seed, limits. frozen : one per arm. root : the data folder.
-    run_id : name of the run; by default from the configuration and the harnesses.
+    settings : benchmark, models, test tasks, trials, seed, limits. frozen : one per arm. root : the data folder.
+    run_id : name of the run; by default from the settings and the harnesses.
     progress : called with (what, done, total).
 
     Raises
@@ -74,7 +74,7 @@ class Evaluation:
 
     def __init__(
         self,
-        config: Settings,
+        settings: Settings,
         frozen: Sequence[Frozen],
         root: Path | str,
         run_id: str = "",
@@ -87,15 +87,15 @@ class Evaluation:
             raise LabError(
                 f"harness: two harnesses of one arm among {', '.join(arms)}; evaluate them in two runs"
             )
-        self.config, self.frozen, self.progress = config, tuple(frozen), progress
-        self.tasks = load_benchmark(config.benchmark).tasks("test", config.test_tasks, config.seed)
+        self.settings, self.frozen, self.progress = settings, tuple(frozen), progress
+        self.tasks = load_benchmark(settings.benchmark).tasks("test", settings.test_tasks, settings.seed)
         hashes = {f.arm: f.harness.hash for f in frozen}
         mark = "-".join(h[:6] for h in hashes.values())
         self.run = Run.open(
-            root, run_id or f"test-{config.run_id}-{mark}", config.model_dump() | {"frozen": hashes}
+            root, run_id or f"test-{settings.run_id}-{mark}", settings.model_dump() | {"frozen": hashes}
         )
         self.store, self.billing = Store(root), billed(self.run)
-        self.budget = open_budget(self.run, config.limits)
+        self.budget = open_budget(self.run, settings.limits)
 
     def go(self) -> dict[str, Any]:
         """Run what is missing and write scores and summary; ``status.json`` tells how it ended."""
@@ -108,12 +108,12 @@ class Evaluation:
 
     def _test(self, frozen: Frozen) -> dict[str, list[Trajectory]]:
         shared = {"budget": self.budget, "progress": self.progress, "on_new": self.billing}
-        return trials_by_model(self.config, frozen.arm, frozen.harness, self.tasks, self.store, **shared)
+        return trials_by_model(self.settings, frozen.arm, frozen.harness, self.tasks, self.store, **shared)
 
     def _summary(self, tested: Tested, seconds: float) -> dict[str, Any]:
         from ecdysis_lab.store import commit_hash
 
-        c = self.config
+        c = self.settings
         trained_on = next((f.config["model"] for f in self.frozen if f.config.get("model")), c.model)
         scores = keep_scores(self.run, tested, trained_on, c.simulated)
         used = {t.key: t for models in tested.values() for ts in models.values() for t in ts}

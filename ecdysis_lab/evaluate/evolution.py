@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ecdysis_lab.evaluate.accommodation import Judgement
+from ecdysis_lab.evaluate.accommodation_facts import judgements_of
 from ecdysis_lab.evaluate.experiment import Experiment
 from ecdysis_lab.evaluate.results import rounds_frame
-from ecdysis_lab.records import LabError, Progress, RoundRecord
+from ecdysis_lab.records import Failure, LabError, Patterns, Progress, RoundRecord, Subset
 from ecdysis_lab.store import Run, Store
 from ecdysis_lab.store.billing import at_work
 from ecdysis_lab.train.arms import arm_of
-from ecdysis_lab.train.settings import check_models, configure
+from ecdysis_lab.train.settings import check_models, configure, fitted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +39,11 @@ class Evolution:
     store: Store
     experiment: Experiment | None
     simulated: bool
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was changed of the settings for a small benchmark."""
+        return self.experiment.notes if self.experiment else ()
 
     def train(self) -> None:
         """Train what is missing of the arm; ``status.json`` tells how it ended. A run that is only read stays so."""
@@ -62,6 +69,14 @@ class Evolution:
         round = self.run.round(self.arm, n)
         return bool(round.review or round.debate() or round.edits)
 
+    def evidence(self, n: int) -> tuple[Sequence[Failure], Patterns, Subset] | None:
+        """Failures, patterns and subset of a round; None for an arm that groups nothing."""
+        return self.run.round(self.arm, n).evidence() if self.has_patterns(n) else None
+
+    def judgements(self) -> list[Judgement]:
+        """Whether each change that the arm proposed answers a defect of the harness or a quirk of one model."""
+        return judgements_of(self.run, self.store, arm=self.arm)
+
     def choose(self, wanted: int = 0) -> int:
         """The number of the round to read; 0 takes the first with a candidate, else the last.
 
@@ -79,7 +94,7 @@ class Evolution:
         return wanted or (edited or numbers[-1:])[0]
 
 
-def prepare(
+def prepare_training(
     given: Mapping[str, Any],
     arm: str,
     data: Path | str,
@@ -101,7 +116,7 @@ def prepare(
     ------
     LabError: an arm that is not trained, a wrong value, a model that cannot be asked, or no run in ``show``.
     """
-    config = configure(**given, arms=(arm_of(arm, trains=True).name,))
+    config, notes = fitted(configure(**given, arms=(arm_of(arm, trains=True).name,)))
     if small:
         least = {"train_tasks": SMOKE_TASKS, "trials": 1, "rounds": 1}
         config = config.but(**{k: min(v, getattr(config, k)) for k, v in least.items()})
@@ -111,5 +126,5 @@ def prepare(
             raise LabError(f"show: {run.folder} is no run folder (it has no config.json)")
         return Evolution(arm, run, Store(run.root), None, "sim/" in json.dumps(run.config))
     check_models(config)
-    experiment = Experiment(config, data, run_id, progress)
+    experiment = Experiment(config, data, run_id, progress, notes)
     return Evolution(arm, experiment.run, experiment.store, experiment, config.simulated)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from ecdysis_lab.records import Progress, Trajectory
 from ecdysis_lab.store.billing import at_work, billed, consumption, rests_on, trials_of
 from ecdysis_lab.train.arms import arm_of
 from ecdysis_lab.train.rounds import of_rounds, training_block
-from ecdysis_lab.train.settings import Settings, check_parts
+from ecdysis_lab.train.settings import Settings, check_models, check_parts, configure, fitted, smoke
 
 
 class Experiment:
@@ -23,8 +23,8 @@ class Experiment:
 
     Parameters
     ----------
-    config : what to run. root : the data folder. run_id : name of the run; by default from the configuration.
-    progress : called with (what, done, total).
+    settings : what to run. root : the data folder. run_id : name of the run; by default from the settings.
+    progress : called with (what, done, total). notes : on the settings, for the reader.
 
     Raises
     ------
@@ -32,22 +32,27 @@ class Experiment:
     """
 
     def __init__(
-        self, config: Settings, root: Path | str, run_id: str = "", progress: Progress | None = None
+        self,
+        settings: Settings,
+        root: Path | str,
+        run_id: str = "",
+        progress: Progress | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         from ecdysis_lab.benchmarks import load_benchmark
         from ecdysis_lab.store import Run, Store
 
-        check_parts(config)
-        bench = load_benchmark(config.benchmark)
-        self.train_tasks = bench.tasks("train", config.train_tasks, config.seed)
-        self.test_tasks = bench.tasks("test", config.test_tasks, config.seed)
-        self.config, self.progress = config, progress
+        check_parts(settings)
+        bench = load_benchmark(settings.benchmark)
+        self.train_tasks = bench.tasks("train", settings.train_tasks, settings.seed)
+        self.test_tasks = bench.tasks("test", settings.test_tasks, settings.seed)
+        self.settings, self.progress, self.notes = settings, progress, tuple(notes)
         self.run = Run.open(
-            root, run_id or config.run_id, config.model_dump(), defaults=Settings().model_dump()
+            root, run_id or settings.run_id, settings.model_dump(), defaults=Settings().model_dump()
         )
         self.store = Store(root)
         self.billing = billed(self.run)
-        self.budget = open_budget(self.run, config.limits)
+        self.budget = open_budget(self.run, settings.limits)
 
     def go(self) -> dict[str, Any]:
         """Train, test, and write scores and summary; ``status.json`` tells how it ended.
@@ -61,7 +66,7 @@ class Experiment:
         with at_work(self.run):
             try:
                 floor = self._noise_floor()
-                trained = {arm: self.train(arm) for arm in self.config.arms}
+                trained = {arm: self.train(arm) for arm in self.settings.arms}
                 self._pair_models()
                 tested = {arm: self._test(arm, frozen) for arm, (frozen, _) in trained.items()}
                 summary = self._summary(trained, tested)
@@ -84,17 +89,17 @@ class Experiment:
 
     def _noise_floor(self) -> dict[str, Any] | None:
         """A/A: the start harness again and again on fresh seeds, and the smallest gain that stands out of that."""
-        if self.config.noise_floor < 2:
+        if self.settings.noise_floor < 2:
             return None
         from ecdysis_lab.evaluate.noise import noise_floor
         from ecdysis_lab.train.arm_run import ArmRun
 
-        arm_run = ArmRun(self.config, "noise-floor", self.run, self.store, **self._shared)
-        start = arm_run.keep(self.config.harness(self.config.start))
-        first = self.config.rounds * self.config.confirm  # the seeds before belong to the rounds
+        arm_run = ArmRun(self.settings, "noise-floor", self.run, self.store, **self._shared)
+        start = arm_run.keep(self.settings.harness(self.settings.start))
+        first = self.settings.rounds * self.settings.confirm  # the seeds before belong to the rounds
         repeats = [
-            arm_run.rollout(start, f"repeat {i + 1}", seeds=self.config.fresh_seeds(first + i))
-            for i in range(self.config.noise_floor)
+            arm_run.rollout(start, f"repeat {i + 1}", seeds=self.settings.fresh_seeds(first + i))
+            for i in range(self.settings.noise_floor)
         ]
         # A task on which the user failed has no score there, and would count less in that repeat than in others.
         spoiled = {t.trial.task_id for run in repeats for t in run if t.status != "scored"}
@@ -107,10 +112,10 @@ class Experiment:
         """Train one arm, or read it back: (frozen harness, round records)."""
         row = arm_of(arm)
         if not row.trains:
-            return self.config.harness(row.harness), []
+            return self.settings.harness(row.harness), []
         from ecdysis_lab.train.loop import Trainer
 
-        trained = Trainer(self.config, arm, self.run, self.store, **self._shared).train()
+        trained = Trainer(self.settings, arm, self.run, self.store, **self._shared).train()
         self.run.freeze(arm, trained.harness.hash)
         return trained.harness, list(trained.rounds)
 
@@ -118,11 +123,11 @@ class Experiment:
         """Let the other models try the training tasks in the start harness; only t reads these trials."""
         from ecdysis_lab.harness.rollout import rollout
 
-        start = self.config.harness(self.config.start)
-        for model in self.config.models if self.config.paired else ():
-            what, setup = f"{model}: training tasks, for t", self.config.setup(model)
-            found = rollout(setup, self.train_tasks, start, self.config.seeds, self.store,
-                            workers=self.config.at_a_time, what=what, **self._shared)  # fmt: skip
+        start = self.settings.harness(self.settings.start)
+        for model in self.settings.models if self.settings.paired else ():
+            what, setup = f"{model}: training tasks, for t", self.settings.setup(model)
+            found = rollout(setup, self.train_tasks, start, self.settings.seeds, self.store,
+                            workers=self.settings.at_a_time, what=what, **self._shared)  # fmt: skip
             rests_on(self.run, "paired").add(t.key for t in found)
 
     @property
@@ -131,7 +136,7 @@ class Experiment:
 
     def _test(self, arm: str, frozen: Any) -> dict[str, list[Trajectory]]:
         """Test trajectories by model, in the frozen harness."""
-        return trials_by_model(self.config, arm, frozen, self.test_tasks, self.store, **self._shared)
+        return trials_by_model(self.settings, arm, frozen, self.test_tasks, self.store, **self._shared)
 
     # -- summary -----------------------------------------------------------------------------------------------
 
@@ -147,7 +152,7 @@ class Experiment:
         used |= {
             t.key: t for models in tested.values() for ts in models.values() for t in ts if not t.reused_from
         }
-        scores = keep_scores(self.run, tested, self.config.model, self.config.simulated)
+        scores = keep_scores(self.run, tested, self.settings.model, self.settings.simulated)
         own = self.billing.keys
         reviews = of_rounds([r for _, rounds in trained.values() for r in rounds])
         total = consumption(used.values()) + reviews
@@ -155,11 +160,11 @@ class Experiment:
         return {
             "run_id": self.run.run_id,
             "commit": commit_hash(),
-            "seed": self.config.seed,
-            "simulated": self.config.simulated,
-            "benchmark": self.config.benchmark,
-            "train_model": self.config.model,
-            "arms": arms_block(scores, self.config.seed),
+            "seed": self.settings.seed,
+            "simulated": self.settings.simulated,
+            "benchmark": self.settings.benchmark,
+            "train_model": self.settings.model,
+            "arms": arms_block(scores, self.settings.seed),
             "harness": {arm: harness.hash for arm, (harness, _) in trained.items()},
             "training": {arm: training_block(self.run, self.store, arm) for arm in parts},
             "cost_usd": total.cost_usd,
@@ -170,6 +175,29 @@ class Experiment:
 
     def _trials(self, part: str) -> list[Trajectory]:
         return trials_of(self.run, self.store, part)
+
+
+def prepare_experiment(
+    given: Mapping[str, Any],
+    data: Path | str,
+    run_id: str = "",
+    small: bool = False,
+    progress: Progress | None = None,
+) -> Experiment:
+    """Everything checked before anything runs.
+
+    Parameters
+    ----------
+    given : settings. data : the data folder. run_id : name of the run; empty: from the settings.
+    small : the same at its smallest. progress : called with (what, done, total).
+
+    Raises
+    ------
+    LabError: a wrong value, a part that does not exist, or a model that cannot be asked.
+    """
+    settings, notes = fitted(smoke(configure(**given)) if small else configure(**given))
+    check_models(settings)
+    return Experiment(settings, data, run_id, progress, notes)
 
 
 Printer = Callable[[str], None]

@@ -21,29 +21,29 @@ Tested = Mapping[str, Mapping[str, list[Trajectory]]]
 
 
 def trials_by_model(
-    config: Settings, arm: str, harness: Any, tasks: Sequence[Task], store: Store, **shared: Any
+    settings: Settings, arm: str, harness: Any, tasks: Sequence[Task], store: Store, **shared: Any
 ) -> dict[str, list[Trajectory]]:
     """Test trajectories of one harness, by model.
 
     Parameters
     ----------
-    config : models, seed, trials. arm : for the progress line. harness : frozen. tasks : of the test split.
+    settings : models, seed, trials. arm : for the progress line. harness : frozen. tasks : of the test split.
     store : where trials are kept. shared : budget, progress and on_new of :func:`ecdysis_lab.harness.rollout.rollout`.
     """
     from ecdysis_lab.harness.rollout import rollout
 
     return {
         model: rollout(
-            config.setup(model),
+            settings.setup(model),
             tasks,
             harness,
-            config.test_seeds,
+            settings.test_seeds,
             store,
-            workers=config.at_a_time,
+            workers=settings.at_a_time,
             what=f"{arm} on {model}: test trials",
             **shared,
         )
-        for model in config.models
+        for model in settings.models
     }
 
 

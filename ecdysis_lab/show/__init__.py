@@ -1,1 +1,1 @@
-"""For people: figures, report, widgets."""
+"""For people: ``figures``, ``tables``, ``widgets``, ``report`` and ``rounds``."""

@@ -6,6 +6,8 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ecdysis_lab.evaluate.accommodation import Judgement, ratio
+from ecdysis_lab.records import Trajectory
 from ecdysis_lab.show.figures.frames import PUBLISHED, training_tokens
 
 if TYPE_CHECKING:
@@ -29,6 +31,31 @@ def readable(frame: pd.DataFrame, caption: str = "", **formats: str) -> Styler:
     right = [{"selector": "th, td", "props": "text-align: right"}]
     numbers = {name: right for name, column in frame.items() if column.map(_numeric).all()}
     return shown.set_table_styles(numbers, overwrite=False)
+
+
+class Table:
+    """A table as a notebook shows it: HTML in a browser, text in a terminal.
+
+    Parameters
+    ----------
+    frame, caption, formats : as for :func:`readable`.
+    """
+
+    def __init__(self, frame: pd.DataFrame, caption: str = "", **formats: str) -> None:
+        self.frame, self.caption, self.formats = frame, caption, formats
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {
+            "text/html": readable(self.frame, self.caption, **self.formats).to_html(),
+            "text/plain": "\n".join(filter(None, (self.caption, self.frame.to_string(index=False)))),
+        }
+
+
+def ratio_line(judgements: Sequence[Judgement]) -> str:
+    """The accommodation ratio t of some changes as a sentence."""
+    t = ratio(judgements)
+    told = "undefined, since no change is decided" if t is None else f"{t:.2f}"
+    return f"t = {told} ({len(judgements)} changes)"
 
 
 def _numeric(value: Any) -> bool:
@@ -253,3 +280,32 @@ def what_it_can_show(by_arm: pd.DataFrame) -> str:
     if gain == gain:
         text += f", a paired difference to ±{100 * gain:.0f}"
     return text + "; smaller differences are noise to this experiment."
+
+
+def tasks_table(trajectories: Sequence[Trajectory]) -> pd.DataFrame:
+    """One row per task, the worst first.
+
+    Returns
+    -------
+    DataFrame with columns task, trials (scored), successes, not scored, mean seconds, ended by.
+    """
+    import pandas as pd
+
+    tasks: dict[str, list[Trajectory]] = {}
+    for t in trajectories:
+        tasks.setdefault(t.trial.task_id, []).append(t)
+    rows = []
+    for task, group in tasks.items():
+        scored = [t for t in group if t.status == "scored"]
+        rows.append(
+            {
+                "task": task,
+                "trials": len(scored),
+                "successes": sum(t.success for t in scored),
+                "not scored": len(group) - len(scored),
+                "mean seconds": round(sum(t.seconds for t in group) / len(group), 2),
+                "ended by": ", ".join(sorted({t.termination for t in group})),
+            }
+        )
+    frame = pd.DataFrame(rows)
+    return frame.sort_values(["successes", "task"], kind="stable").reset_index(drop=True)

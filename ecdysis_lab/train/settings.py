@@ -341,6 +341,29 @@ def check_parts(settings: Settings) -> None:
     settings.harness(settings.start)
 
 
+def fitted(settings: Settings) -> tuple[Settings, tuple[str, ...]]:
+    """Settings that a small benchmark can keep, and what was changed for it, as sentences.
+
+    Only what stands at its default gives way: 20 tasks where a split has fewer, the harness by hand and its arm where
+    there is none. What was chosen otherwise is left to be refused.
+    """
+    bench = load_benchmark(settings.benchmark)
+    changed: dict[str, Any] = {}
+    notes: list[str] = []
+    for name in ("train_tasks", "test_tasks"):
+        there, default = len(bench.tasks(name.partition("_")[0])), Settings.model_fields[name].default
+        if there < getattr(settings, name) == default:
+            changed[name] = there
+            notes.append(f"{name}: all {there} that {settings.benchmark} has")
+    if not bench.human and settings.start == Settings.model_fields["start"].default:
+        changed["start"] = "empty"
+        notes.append(f"start: empty, since {settings.benchmark} has no harness by hand")
+    if not bench.human and settings.arms == Settings.model_fields["arms"].default:
+        changed["arms"] = tuple(a for a in settings.arms if ARMS[a].harness != "human")
+        notes.append(f"arms: {', '.join(changed['arms'])}, for the same reason")
+    return settings.but(**changed) if changed else settings, tuple(notes)
+
+
 def smoke(settings: Settings) -> Settings:
     """The same experiment at its smallest: a few tasks, one trial, one round."""
     small = {"train_tasks": 4, "test_tasks": 3, "trials": 1, "rounds": 1}

@@ -21,6 +21,7 @@ from ecdysis_lab.show.figures.frames import (
     transfer_frame,
 )
 from ecdysis_lab.show.figures.maps import coverage, pattern_map
+from ecdysis_lab.show.figures.of_run import evidence_plots, plots_of, show_plots, told
 from ecdysis_lab.show.figures.published import reference
 from ecdysis_lab.show.figures.style import Footer, arm_colour, stamp
 from ecdysis_lab.show.figures.training import rounds
@@ -32,6 +33,7 @@ __all__ = [
     "cost_frame",
     "coverage",
     "coverage_frame",
+    "evidence_plots",
     "find_chrome",
     "gains",
     "measured_frame",
@@ -39,12 +41,15 @@ __all__ = [
     "patterns_frame",
     "phases",
     "phases_frame",
+    "plots_of",
     "published_frame",
     "reference",
     "rounds",
     "rounds_frame",
     "save_all",
+    "show_plots",
     "stamp",
+    "told",
     "transfer",
     "transfer_frame",
 ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ecdysis_lab.failures.cards import find_failures
 from ecdysis_lab.failures.collection import read
 from ecdysis_lab.failures.distance import Weights
+from ecdysis_lab.failures.subset import budget_of
 from ecdysis_lab.records import Disclosure, Failure, LabError, Trajectory
 from ecdysis_lab.store import commit_hash
 
@@ -53,6 +54,7 @@ def open_source(
     threshold: float = 1.0,
     disclosure: str = "checks",
     smoke: bool = False,
+    budget: float = 0.25,
 ) -> Source:
     """Read failures.
 
@@ -61,12 +63,13 @@ def open_source(
     source : file or folder of traces, run or import (folder or name), empty for the newest: see ``collection.read``.
     data : the data folder, where the source is only a name.
     threshold : ``failure_threshold`` λ. disclosure : what a card may tell.
-    smoke : keep the first 20 failures only.
+    smoke : keep the first 20 failures only. budget : of a pick, checked before anything is read.
 
     Raises
     ------
     LabError: nothing there, a run without training failures, or a wrong threshold or disclosure.
     """
+    budget_of(1, budget)
     path, got, counts = read(source, data)
     trajectories = list(got.trajectories)
     damaged = tuple(f"{d.file}, record {d.record}, {d.field}: {d.what}" for d in got.damaged)
