@@ -22,8 +22,10 @@ from ecdysis_lab.harness import load_harness
 from ecdysis_lab.models import answers
 from ecdysis_lab.models.calls import BudgetExceeded
 from ecdysis_lab.records import LabError, Usage
-from ecdysis_lab.show import tables
+from ecdysis_lab.show import figures as draw
+from ecdysis_lab.show import report, tables
 from ecdysis_lab.store import Run, Store
+from ecdysis_lab.train.arms import ARMS
 from ecdysis_lab.train.settings import Settings, check_parts, configure, smoke
 
 SMALL: dict[str, Any] = {
@@ -438,3 +440,25 @@ def test_the_noise_floor_is_measured_on_fresh_seeds(tmp_path: Path) -> None:
     seeds = {t.trial.seed for t in experiment.store.trajectories(split="train")}
     first = SMALL["seed"] * 1000 + 100
     assert seeds == set(range(first, first + 3 * SMALL["trials"]))
+
+
+def test_a_new_arm_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    toy = replace(
+        ARMS["ecdysis"], name="toy", about="all failures, no debate", colour="#123456", debate=0, subset="all"
+    )
+    monkeypatch.setitem(ARMS, "toy", toy)
+    experiment = Experiment(small(arms="direct,toy", test_models="sim/small"), tmp_path)
+    summary = experiment.go()
+    found = results.pooled([experiment.run])[0]
+    assert tables.arms_table(found.by_arm)["arm"].tolist() == ["direct", "toy"]
+    (row,) = tables.rounds_table(results.rounds_frame(found.training)).to_dict("records")
+    assert (row["arm"], row["read"], row["failures"]) == (
+        "toy",
+        summary["training"]["toy"]["rounds"][0]["subset"],
+        row["read"],
+    )
+    assert "#123456" in draw.gains(found.by_arm).to_json()
+    page = report.build([experiment.run]).save(tmp_path / "report.html").read_text()
+    assert "#123456" in page and ">toy</td>" in page
+    with pytest.raises(LabError, match="ecdysis, toy"):
+        configure(arms="foo")
