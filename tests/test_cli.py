@@ -364,3 +364,11 @@ def uninterrupted(root: Path) -> Any:
     )
     experiment.go()
     return summary_of(experiment.run.folder)
+
+
+def test_a_reader_who_has_seen_enough_is_no_error() -> None:
+    with command("demo", "--help") as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(60) == 0
+        assert process.stderr is not None and process.stderr.read() == ""

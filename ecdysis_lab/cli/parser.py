@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LabError as mistake:
         print(f"ecdysis-lab: {mistake}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader has seen enough, as in `ecdysis-lab show RUN | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("ecdysis-lab: interrupted; the same command continues where it stopped", file=sys.stderr)
         return 130

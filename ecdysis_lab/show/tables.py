@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.evaluate.accommodation import Judgement, ratio
+from ecdysis_lab.evaluate.accommodation import judgements_table as judgements_table
 from ecdysis_lab.records import Trajectory
 from ecdysis_lab.show.figures.frames import PUBLISHED, training_tokens
 

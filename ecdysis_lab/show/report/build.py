@@ -77,7 +77,7 @@ def build(runs: Sequence[Run], n_boot: int = 2000) -> Report:
     footer = draw.Footer.of(summaries)
     sections += _published(groups, footer)
     names = list(dict.fromkeys(group.benchmark.rpartition("/")[2] for group in groups))
-    title = f"Harness training on τ²-bench {' and '.join(names)}"
+    title = f"Harness training on {' and '.join(dict.fromkeys(group.benchmark for group in groups))}"
     name = runs[0].run_id if len(runs) == 1 else "-".join([*names, f"{len(runs)}runs"])
     seconds = sum(float(s.get("wall_seconds") or 0.0) for s in summaries)
     return Report(name, title, sections, footer, seconds)
