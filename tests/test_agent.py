@@ -437,7 +437,7 @@ def test_malformed_arguments_are_explained(stage: Make) -> None:
 def test_malformed_arguments_beyond_the_limit_are_the_models_end(stage: Make) -> None:
     it = stage([garbled()])
     with pytest.raises(
-        ContentError, match=f"openai/x gave no valid tool arguments in {MAX_MALFORMED + 1} attempts"
+        ContentError, match=f"openai/x gave no valid tool call in {MAX_MALFORMED + 1} attempts"
     ):
         it.user("Cancel it.")
     assert len(it.seen) == MAX_MALFORMED + 1 == 4

@@ -208,13 +208,25 @@ def test_a_broken_answer_is_retried_and_then_transient(reply: Reply) -> None:
     assert isinstance(error, TransientError) and len(requests) == 2
 
 
-def test_nobody_listening_is_transient() -> None:
+def test_a_server_that_never_answered_is_one_sentence_within_seconds() -> None:
     waits = Waits()
     with socket.socket() as mute:  # bound and never listening, so that no other test's server gets this port
         mute.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{mute.getsockname()[1]}/v1"
-        with pytest.raises(TransientError):
+        url = f"http://me:hunter2hunter2@127.0.0.1:{mute.getsockname()[1]}/v1"
+        with pytest.raises(PermanentError) as caught:
             complete("agent", "openai/tiny", HELLO, params=ModelParams(api_base=url), sleep=waits)
+    said = str(caught.value)
+    assert said.startswith("openai/tiny: no server answers at http://127.0.0.1:") and "\n" not in said
+    assert said.endswith("start it, or check api_base and network") and "hunter2" not in said
+    assert len(waits) == 2 and sum(waits) <= 3.0
+
+
+def test_a_server_that_went_away_is_transient() -> None:
+    waits = Waits()
+    with OpenAIServer([text("Done.")]) as server:
+        ask(server)
+    with pytest.raises(TransientError):
+        ask(server, sleep=waits)
     assert len(waits) == 3
 
 
@@ -349,21 +361,20 @@ def test_a_call_written_as_text_is_salvaged(said: str, rest: str | None) -> None
 
 def test_two_calls_written_as_text_get_two_ids() -> None:
     both = f"<tool_call>{GET}</tool_call>\n<tool_call>{GET}</tool_call>"
-    first, second = answers.salvage(both, {"get_order"}, turn=3)[0]
+    tools: dict[str, dict[str, Any]] = {"get_order": {}}
+    first, second = answers.salvage(both, tools, turn=3).calls
     assert first.id != second.id
-    assert answers.salvage(both, {"get_order"}, turn=3)[0] == [first, second]
-    assert answers.salvage(both, {"get_order"}, turn=5)[0][0].id != first.id
+    assert answers.salvage(both, tools, turn=3).calls == [first, second]
+    assert answers.salvage(both, tools, turn=5).calls[0].id != first.id
 
 
 @pytest.mark.parametrize(
     "said",
     [
         f"Here is an example:\n```json\n{GET}\n```",
-        '{"name": "drop_tables", "arguments": {}}',
-        '<tool_call>{"name": "drop_tables", "arguments": {}}</tool_call>',
         '{"name": "get_order"}',
         '{"order": "#W1"}',
-        '{"name": "get_order", "arguments": {"id":',
+        '{"name": "Mia", "items": [1, 2]}',
         "```json\n[1, 2]\n```",
         "```python\nget_order('#W1')\n```",
     ],
@@ -446,7 +457,7 @@ def test_a_missing_key_is_named_before_any_call(monkeypatch: pytest.MonkeyPatch)
         check_model("anthropic/claude-sonnet-4")
     check_model("openai/tiny", ModelParams(api_base="http://localhost:1/v1"))
     check_model("hosted_vllm/tiny")
-    check_model("ollama/llama3")
+    check_model("ollama_chat/llama3")
 
 
 def test_parameters_hold_no_key() -> None:

@@ -9,6 +9,7 @@ from ecdysis_lab.models.errors import (
     EmptyAnswer,
     LLMError,
     PermanentError,
+    TemplateError,
     TransientError,
 )
 from ecdysis_lab.models.params import ModelParams
@@ -22,6 +23,7 @@ __all__ = [
     "LLMError",
     "ModelParams",
     "PermanentError",
+    "TemplateError",
     "TransientError",
     "check_model",
     "complete",

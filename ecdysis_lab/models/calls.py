@@ -16,14 +16,18 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.models import answers, errors
 from ecdysis_lab.models.answers import to_openai
 from ecdysis_lab.models.budget import Budget
 from ecdysis_lab.models.errors import BudgetExceeded, ContentError, LLMError, PermanentError, TransientError
 from ecdysis_lab.models.params import ModelParams
+from ecdysis_lab.models.secrets import public_url
 from ecdysis_lab.records import Completion, Usage
+
+if TYPE_CHECKING:
+    from ecdysis_lab.models.wire import Exchange
 
 __all__ = [
     "Budget", "BudgetExceeded", "ContentError", "LLMError", "ModelParams", "PermanentError", "TransientError",
@@ -34,10 +38,17 @@ SIM_MODELS = tuple(
     f"sim/{name}" for name in ("small", "medium", "large", "quirky", "flawless", "user", "reviewer")
 )
 MODEL_FORMS = (
-    "openai/NAME (with api_base for vLLM or llama.cpp), anthropic/NAME, gemini/NAME, ollama/NAME, "
+    "openai/NAME (with api_base for vLLM or llama.cpp), anthropic/NAME, gemini/NAME, ollama_chat/NAME, "
     f"or without any key {', '.join(SIM_MODELS)}"
 )
 EMPTY_RETRIES = 2
+SILENT_RETRIES = 2
+# Providers that LiteLLM asks through its own HTTP client, which has to be given for each call; the others take the
+# OpenAI client, and with it the session that is set for the process.
+OWN_CLIENT = (
+    "anthropic", "deepseek", "gemini", "groq", "hosted_vllm", "huggingface", "mistral", "ollama_chat", "openrouter",
+    "together_ai", "xai",
+)  # fmt: skip
 LONGEST_WAIT_SECONDS = 120.0
 
 
@@ -49,6 +60,7 @@ def _litellm() -> Any:
     litellm: Any = importlib.import_module("litellm")
     litellm.suppress_debug_info = True
     litellm.telemetry = False
+    litellm.client_session = importlib.import_module("ecdysis_lab.models.wire").client()
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return litellm
@@ -70,6 +82,36 @@ def _provider(model: str) -> str:
     raise unknown
 
 
+@functools.cache
+def _own_client(provider: str) -> dict[str, Any]:
+    """The argument that makes LiteLLM's own HTTP client ours, where a provider uses one."""
+    if provider not in OWN_CLIENT:
+        return {}
+    handler = importlib.import_module("litellm.llms.custom_httpx.http_handler").HTTPHandler
+    return {"client": handler(client=_litellm().client_session)}
+
+
+def _check_form(model: str, provider: str) -> None:
+    """Refuse what LiteLLM would turn into something else than a chat."""
+    name = model.partition("/")[2] or model
+    if provider == "ollama":
+        raise PermanentError(
+            f"{model}: LiteLLM turns a chat with provider ollama into one text and tools into a JSON format; "
+            f"use ollama_chat/{name}"
+        )
+    if provider.startswith("text-completion"):
+        raise PermanentError(
+            f"{model}: provider {provider} completes text and knows no tools; use openai/{name}"
+        )
+
+
+@functools.cache
+def _takes_tools(model: str) -> bool:
+    """Whether LiteLLM sends tools to a model; otherwise it drops them without a word."""
+    known = _litellm().get_supported_openai_params(model=model)
+    return known is None or "tools" in known
+
+
 def check_model(model: str, params: ModelParams | None = None) -> None:
     """Check a model name and its keys without a network call.
 
@@ -83,6 +125,7 @@ def check_model(model: str, params: ModelParams | None = None) -> None:
     LabError: unknown provider or ``sim`` profile (lists the forms), or a missing key (names its variable).
     """
     provider = _provider(model)
+    _check_form(model, provider)
     # Credential chains of their own cannot be judged by variables; one's own server may need no key.
     if provider.startswith(("sim", "bedrock", "sagemaker", "vertex")) or (params and params.api_base):
         return
@@ -143,6 +186,7 @@ def complete(  # noqa: PLR0913
     request |= {} if seed is None else {"seed": seed}
     request |= {} if response_format is None else {"response_format": response_format}
     spent, empty, failed = Usage(), 0, 0
+    attempts = max_attempts
     rng = random.Random(f"{role}|{model}|{seed}|{messages[-1:]}")
     while True:
         _check(budget, spent)
@@ -156,7 +200,9 @@ def complete(  # noqa: PLR0913
             empty += 1
             request |= {} if seed is None else {"seed": seed + empty}  # the same seed would be silent again
             continue
-        wait = _wait_seconds(answer, failed, rng) if failed + 1 < max_attempts else None
+        if isinstance(answer, errors.Unreachable):
+            attempts = min(max_attempts, 1 + SILENT_RETRIES)
+        wait = _wait_seconds(answer, failed, rng) if failed + 1 < attempts else None
         if wait is None:
             answer.usage = spent
             raise answer
@@ -177,9 +223,16 @@ def _request(
     request: dict[str, Any] = {"model": model, "messages": messages, "temperature": params.temperature}
     optional = {"tools": tools or None, "api_base": params.api_base, "max_tokens": params.max_tokens}
     request |= {name: value for name, value in optional.items() if value is not None} | params.extra
-    if _provider(model) == "sim":
+    provider = _provider(model)
+    _check_form(model, provider)
+    if tools and provider != "sim" and not _takes_tools(model):
+        raise PermanentError(
+            f"{model}: LiteLLM sends no tools to provider {provider}; if its server speaks OpenAI's protocol, use "
+            f"openai/{model.partition('/')[2] or model} with api_base"
+        )
+    if provider == "sim":
         request["metadata"] = {**(metadata or {}), "role": role}
-    elif params.api_base and _provider(model) == "openai" and "OPENAI_API_KEY" not in os.environ:
+    elif params.api_base and provider == "openai" and "OPENAI_API_KEY" not in os.environ:
         request["api_key"] = "none"  # the client insists on one; a local server does not care
     return request
 
@@ -195,9 +248,9 @@ def _check(budget: Budget | None, spent: Usage, ahead_seconds: float = 0.0) -> N
 
 def _wait_seconds(error: LLMError, failed: int, rng: random.Random) -> float | None:
     """Back-off with jitter, at least what the server asked for; None where a retry makes no sense."""
-    if not isinstance(error, TransientError):
+    if not isinstance(error, (TransientError, errors.Unreachable)):
         return None
-    asked = error.retry_after_seconds or 0.0
+    asked = getattr(error, "retry_after_seconds", None) or 0.0
     backoff = min(30.0, 2.0**failed) * rng.uniform(0.5, 1.0)
     return max(asked, backoff) if asked <= LONGEST_WAIT_SECONDS else None
 
@@ -205,22 +258,32 @@ def _wait_seconds(error: LLMError, failed: int, rng: random.Random) -> float | N
 def _attempt(request: dict[str, Any], timeout_seconds: float) -> tuple[Completion | LLMError, Usage]:
     """One call of LiteLLM: an answer or a typed error, and what it consumed."""
     model, simulated = request["model"], request["model"].startswith("sim/")
+    exchange = _exchange(request)
     once = {"timeout": timeout_seconds, "num_retries": 0, "max_retries": 0, "drop_params": True}
-    ask = functools.partial(_litellm().completion, **request, **once)
+    own = _own_client(_provider(model))
+    ask = functools.partial(_litellm().completion, **request, **once, **own)
     # τ² switches this on for the whole process when it is imported, and LiteLLM then sends a request that the server
     # rejected (422) once more with other parameters.
-    _litellm().drop_params = False
+    _litellm().drop_params = _litellm().modify_params = False
     started = time.perf_counter()
-    failure: LLMError | None = None
+    failure: Completion | LLMError | None = None
     try:
-        response = _unlogged(ask) if simulated else _within(timeout_seconds, ask)
+        response = (
+            _unlogged(ask)
+            if simulated
+            else _within(timeout_seconds, functools.partial(_wired, exchange, ask))
+        )
     except Exception as raised:  # LiteLLM lets its own, OpenAI's and httpx's classes through
         if simulated and not hasattr(raised.__context__ or raised, "status_code"):
             raise  # a bug of ours, which LiteLLM wraps as a connection error
-        failure = errors.typed(raised, model, _key_names)
+        failure = _failure(raised, exchange, request)
     seconds = time.perf_counter() - started
-    if failure is None and not response.choices:
-        failure = TransientError(f"{model}: the server's answer holds no choice")
+    if failure is None and not getattr(response, "choices", None):
+        failure = _failure(ValueError("the server's answer holds no choice"), exchange, request)
+    if isinstance(failure, Completion):
+        tokens = answers.prompt_estimate(request)
+        usage = Usage(1, tokens, 0, None if not simulated else 0.0, seconds, 1)
+        return replace(failure, usage=usage), usage
     if failure is not None:  # returned, not raised, so that no chained exception carries the raw text along
         return failure, Usage(seconds=seconds, attempts=1)
     usage = answers.usage_of(response, request, seconds)
@@ -228,6 +291,41 @@ def _attempt(request: dict[str, Any], timeout_seconds: float) -> tuple[Completio
         return answers.read(response, request, usage), usage
     except ContentError as nothing:
         return nothing, replace(usage, calls=0)
+
+
+def _exchange(request: dict[str, Any]) -> Exchange:
+    from ecdysis_lab.models.wire import Exchange
+
+    return Exchange([dict(message) for message in request["messages"]], list(request.get("tools") or ()))
+
+
+def _wired(exchange: Exchange, work: Callable[[], Any]) -> Any:
+    """Run ``work`` with an exchange that the wire fills in; it must have a thread of its own."""
+    from ecdysis_lab.models.wire import current
+
+    current.set(exchange)
+    return work()
+
+
+def _failure(raised: Exception, exchange: Exchange, request: dict[str, Any]) -> Completion | LLMError:
+    """What a failed call was: an error, or a call that the model broke and the provider could not read."""
+    model, api_base = request["model"], request.get("api_base")
+    what = errors.failed(raised, exchange, api_base)
+    if exchange.altered and "turns" in exchange.altered and not exchange.status:
+        exchange.detail, exchange.status = exchange.altered, 400
+        what = errors.failed(raised, exchange, api_base)
+    elif exchange.altered and not exchange.status:
+        return PermanentError(f"{model}: {exchange.altered} for provider {_provider(model)}")
+    if exchange.silent:
+        where = public_url(api_base) or _provider(model)
+        return errors.Unreachable(
+            f"{model}: no server answers at {where} ({what.detail}); start it, or check api_base and network"
+        )
+    broken = errors.broken_call(what) if request.get("tools") else None
+    if broken is not None:
+        written = answers.safe(exchange.generated or broken, request)
+        return Completion(None, (), (("", written),), "malformed", Usage())
+    return errors.typed(raised, what, model, _key_names)
 
 
 def _unlogged(work: Callable[[], Any]) -> Any:
