@@ -14,9 +14,9 @@ from typing import Any
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.models.errors import ContentError, EmptyAnswer
 from ecdysis_lab.models.salvage import Tools, arguments_of, call_id, salvage
-from ecdysis_lab.models.secrets import hide
 from ecdysis_lab.records import Completion, Message, Usage
 from ecdysis_lab.store.foreign import clean, each_text
+from ecdysis_lab.store.secrets import hide
 
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.S)
 _NAME = re.compile(r"[\w.:-]{1,64}")

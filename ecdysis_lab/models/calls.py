@@ -23,8 +23,8 @@ from ecdysis_lab.models.answers import to_openai
 from ecdysis_lab.models.budget import Budget
 from ecdysis_lab.models.errors import BudgetExceeded, ContentError, LLMError, PermanentError, TransientError
 from ecdysis_lab.models.params import ModelParams
-from ecdysis_lab.models.secrets import public_url
 from ecdysis_lab.records import Completion, Usage
+from ecdysis_lab.store.secrets import public_url
 
 if TYPE_CHECKING:
     from ecdysis_lab.models.wire import Exchange

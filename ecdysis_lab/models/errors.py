@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ecdysis_lab.models.secrets import hide_forms
 from ecdysis_lab.records import LabError, Stopped, Usage
+from ecdysis_lab.store.secrets import hide_forms
 
 Reason = Literal["context_full", "refusal", "empty", "reasoning_only", "malformed"]
 

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from ecdysis_lab.models.secrets import public_url
 from ecdysis_lab.records import LabError
+from ecdysis_lab.store.secrets import public_url
 
 _SECRET = re.compile(
     r"api_?key|secret|password|credential|headers|(?<!per)_token$|authorization", re.IGNORECASE

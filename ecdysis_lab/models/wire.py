@@ -98,17 +98,19 @@ def alteration(request: httpx.Request, made: Exchange) -> str:
     except ValueError:
         return ""
     turns = body.get("messages") or body.get("contents") or []
-    ours = sum(_blank(m.get("content")) for m in made.messages if m.get("role") in ("user", "assistant"))
-    theirs = sum(_blank(t.get("content", t.get("parts"))) for t in turns if t.get("role") != "tool")
-    if len(turns) > len(made.messages) or theirs > ours:
+    more = len(turns) > len(made.messages) and request.url.path.endswith("/chat/completions")
+    if more or sum(map(_blank, turns)) > sum(map(_blank, made.messages)):
         return "LiteLLM put blank turns into the conversation"
     if made.tools and not (body.get("tools") or body.get("toolConfig")):
         return "LiteLLM left out the tools"
     return ""
 
 
-def _blank(content: Any) -> bool:
-    """Whether a turn says nothing; one that holds anything but text does."""
+def _blank(turn: dict[str, Any]) -> bool:
+    """Whether a turn of a speaker says nothing; one that calls, or holds anything but text, does."""
+    if turn.get("role") not in ("user", "assistant", "model") or turn.get("tool_calls"):
+        return False
+    content = turn.get("content", turn.get("parts"))
     if isinstance(content, str):
         return content.strip() in ("", ".")
     parts = content if isinstance(content, list) else []
@@ -204,7 +206,7 @@ def _plain(value: Any) -> dict[str, Any]:
 
 def completion(body: dict[str, Any]) -> dict[str, Any]:
     """A chat completion with every field of the kind that OpenAI's protocol says."""
-    kept = {name: value for name, value in body.items() if isinstance(value, str)}
+    kept = {name: value for name, value in body.items() if isinstance(value, str) and name != "usage"}
     usage = _usage(body.get("usage"))
     choices = [_choice(n, c) for n, c in enumerate(body["choices"]) if isinstance(c, dict)]
     made = {**kept, "object": "chat.completion", "created": 0, "choices": choices}

@@ -22,7 +22,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from ecdysis_lab.records import LabError
+from ecdysis_lab.store.foreign import each_text
+from ecdysis_lab.store.secrets import hide, hide_logins
 
+_DEEPEST = 500
 State = Literal["running", "done", "failed", "interrupted"]
 CHANGEABLE = ("max_usd", "max_tokens", "max_seconds", "workers", "timeout_seconds")
 """Config fields that change no result: they may differ when a run is continued."""
@@ -222,7 +225,16 @@ def _write_all(file: BinaryIO, content: bytes) -> None:
 
 
 def _dump(value: Any, indent: int | None = None) -> str:
-    return json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    plain = _plain(value)
+    text = _text(plain, indent)
+    if hide_logins(hide(text)) == text:
+        return text
+    # Text by text, since a key of digits could stand in a number.
+    return _text(each_text(plain, lambda said: hide_logins(hide(said)), max_depth=_DEEPEST), indent)
+
+
+def _text(plain: Any, indent: int | None) -> str:
+    return json.dumps(plain, indent=indent, ensure_ascii=False, allow_nan=False)
 
 
 def _plain(value: Any) -> Any:
