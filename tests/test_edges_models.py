@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -241,10 +242,9 @@ def strict(request: Request) -> Reply:
     """A template that begins with the user and alternates."""
     roles = [m["role"] for m in request.body["messages"] if m["role"] != "system"]
     if roles[0] != "user":
-        return status(
-            400, "After the optional system message, conversation roles must alternate user/assistant"
-        )
-    return text("Is there anything else I can help you with?")
+        why = "After the optional system message, conversation roles must alternate user/assistant"
+        return status(400, why)
+    return text("One moment, please.") if "tool" in roles else call(TOOL, **ARGUMENTS)
 
 
 def test_a_template_that_cannot_open_with_the_assistant_gets_the_greeting_quoted() -> None:
@@ -265,7 +265,8 @@ def test_a_template_that_cannot_open_with_the_assistant_gets_the_greeting_quoted
     assert (
         first.content == f"[system] you opened the conversation with: {greeting.content}\n\n{opening.content}"
     )
-    assert [m["role"] for m in server.requests[-1].body["messages"][:3]] == ["system", "user", "assistant"]
+    roles = [m["role"] for m in server.requests[-1].body["messages"][:4]]
+    assert roles == ["system", "user", "assistant", "tool"]
     assert len([r for r in server.requests if r.body["messages"][1]["role"] == "assistant"]) == 1
 
 
