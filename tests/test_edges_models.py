@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from model_cases import ARGUMENTS, CASES, ENDS, TOOL, Case, calls, chat, one
-from openai_server import OpenAIServer, Reply, Request, status, text
+from openai_server import OpenAIServer, Reply, Request, call, status, text
 
 from ecdysis_lab.models import (
     ContentError,
