@@ -238,6 +238,15 @@ def test_a_reviewer_may_ask_a_provider_without_tools() -> None:
     assert got.text == "hi"
 
 
+def test_what_litellm_leaves_out_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    with OpenAIServer(default=text("hi")) as server:
+        for _ in range(2):
+            complete("critic", "perplexity/said-once", HELLO, params=ModelParams(api_base=server.url), seed=3)
+    assert [r.message for r in caplog.records if "said-once" in r.message] == [
+        "perplexity/said-once: LiteLLM does not send seed"
+    ]
+
+
 def strict(request: Request) -> Reply:
     """A template that begins with the user and alternates."""
     roles = [m["role"] for m in request.body["messages"] if m["role"] != "system"]

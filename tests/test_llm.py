@@ -537,6 +537,7 @@ def test_a_budget_is_shared_by_threads_processes_and_restarts(tmp_path: Path) ->
         assert (budget.spent.calls, budget.spent.prompt_tokens) == (400, 4000)
         assert budget.spent.cost_usd == pytest.approx(0.4)
     with path.open("ab") as file:
+        file.write(b'{"calls": 1, "other": 2}\n[1]\n{"calls": "x"}\n{"calls": %s}\n' % (b"9" * 5000))
         file.write(b'{"calls": 1, "half')
     assert Budget(path=path).spent.calls == 400
     one.add(piece)

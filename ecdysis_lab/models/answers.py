@@ -15,7 +15,7 @@ from ecdysis_lab.hooks import Call
 from ecdysis_lab.models.errors import ContentError, EmptyAnswer
 from ecdysis_lab.models.salvage import Tools, arguments_of, call_id, salvage
 from ecdysis_lab.records import Completion, Message, Usage
-from ecdysis_lab.store.foreign import clean, each_text
+from ecdysis_lab.store.foreign import clean
 from ecdysis_lab.store.secrets import hide
 
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.S)
@@ -131,17 +131,14 @@ def _native(
     for index, item in enumerate(tool_calls):
         function = getattr(item, "function", None) or getattr(item, "custom", None)
         raw = getattr(function, "arguments", None) or getattr(function, "input", None) or ""
-        name, shown = safe(getattr(function, "name", None) or "", request), _unquoted(safe(raw, request))
-        arguments = arguments_of(raw)
+        name = safe(getattr(function, "name", None) or "", request)
+        written = safe(raw, request)
+        arguments, shown = arguments_of(written), _unquoted(written)
         if arguments is None or not _NAME.fullmatch(name):
             malformed.append((name[:64], shown))
             continue
-        id = (
-            item.id
-            if isinstance(item.id, str) and _ID.fullmatch(item.id)
-            else call_id(turn, index, name, shown)
-        )
-        calls.append(Call(name, each_text(arguments, lambda text: hide(text, request.get("api_base"))), id))
+        known = isinstance(item.id, str) and _ID.fullmatch(item.id)
+        calls.append(Call(name, arguments, item.id if known else call_id(turn, index, name, shown)))
     return calls, malformed
 
 

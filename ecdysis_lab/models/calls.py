@@ -43,6 +43,7 @@ MODEL_FORMS = (
 )
 EMPTY_RETRIES = 2
 SILENT_RETRIES = 2
+_OPTIONAL = ("tools", "temperature", "max_tokens", "seed", "response_format")
 # Providers that LiteLLM asks through its own HTTP client, which has to be given for each call; the others take the
 # OpenAI client, and with it the session that is set for the process.
 OWN_CLIENT = (
@@ -106,10 +107,17 @@ def _check_form(model: str, provider: str) -> None:
 
 
 @functools.cache
-def _takes_tools(model: str) -> bool:
-    """Whether LiteLLM sends tools to a model; otherwise it drops them without a word."""
-    known = _litellm().get_supported_openai_params(model=model)
-    return known is None or "tools" in known
+def _check_sent(model: str, provider: str, names: tuple[str, ...]) -> None:
+    """Refuse to ask without tools; say once what else LiteLLM leaves out of requests to a provider."""
+    known = _litellm().get_supported_openai_params(model=model) or names
+    left_out = [name for name in names if name not in known]
+    if "tools" in left_out:
+        raise PermanentError(
+            f"{model}: LiteLLM sends no tools to provider {provider}; if its server speaks OpenAI's protocol, use "
+            f"openai/{model.partition('/')[2] or model} with api_base"
+        )
+    if left_out:
+        logging.getLogger(__name__).warning("%s: LiteLLM does not send %s", model, " and ".join(left_out))
 
 
 def check_model(model: str, params: ModelParams | None = None) -> None:
@@ -185,6 +193,8 @@ def complete(  # noqa: PLR0913
     request = _request(role, model, messages, tools, params, metadata)
     request |= {} if seed is None else {"seed": seed}
     request |= {} if response_format is None else {"response_format": response_format}
+    if _provider(model) != "sim":
+        _check_sent(model, _provider(model), tuple(name for name in _OPTIONAL if name in request))
     spent, empty, failed = Usage(), 0, 0
     attempts = max_attempts
     rng = random.Random(f"{role}|{model}|{seed}|{messages[-1:]}")
@@ -225,11 +235,6 @@ def _request(
     request |= {name: value for name, value in optional.items() if value is not None} | params.extra
     provider = _provider(model)
     _check_form(model, provider)
-    if tools and provider != "sim" and not _takes_tools(model):
-        raise PermanentError(
-            f"{model}: LiteLLM sends no tools to provider {provider}; if its server speaks OpenAI's protocol, use "
-            f"openai/{model.partition('/')[2] or model} with api_base"
-        )
     if provider == "sim":
         request["metadata"] = {**(metadata or {}), "role": role}
     elif params.api_base and provider == "openai" and "OPENAI_API_KEY" not in os.environ:
