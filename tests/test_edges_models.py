@@ -167,8 +167,9 @@ def test_each_dialect_gives_the_very_arguments(name: str) -> None:
     with OpenAIServer([CASES[name].reply]) as server:
         got = ask(server)
     (found,) = got.calls
+    prose = "Let me look." if "prose" in name else None
     none = name in ("written-hermes-no-arguments", "written-glm-no-arguments")
-    assert (found.name, found.arguments, got.text) == (TOOL, {} if none else ARGUMENTS, None)
+    assert (found.name, found.arguments, got.text) == (TOOL, {} if none else ARGUMENTS, prose)
 
 
 def test_a_good_call_beside_a_bad_one_is_kept_whole() -> None:

@@ -24,6 +24,7 @@ _ID = re.compile(r"[!-~]{1,64}")
 _BROKEN_CALL = ("MALFORMED_FUNCTION_CALL", "malformed_function_call")
 CHARACTERS_PER_TOKEN = 4
 LONGEST_TEXT = 200_000
+MOST_CALLS = 128
 MOST_TOKENS = 10**9
 
 
@@ -56,6 +57,7 @@ def read(response: Any, request: dict[str, Any], usage: Usage) -> Completion:
         calls, malformed = found.calls, found.malformed
         if found:
             finish, text = "salvaged", found.rest
+    malformed += [(call.name, "too many calls in one message") for call in calls[MOST_CALLS:]][:1]
     if not (text or calls or malformed) and native in _BROKEN_CALL:
         malformed = [("", "")]
     if not (text or calls or malformed):
@@ -64,7 +66,7 @@ def read(response: Any, request: dict[str, Any], usage: Usage) -> Completion:
         raise EmptyAnswer(
             f"{model}: {what} (finish reason {finish or 'none'})", "reasoning_only" if thought else "empty"
         )
-    return Completion(text or None, tuple(calls), tuple(malformed), finish, usage)
+    return Completion(text or None, tuple(calls[:MOST_CALLS]), tuple(malformed), finish, usage)
 
 
 def _extra(message: Any) -> dict[str, Any]:

@@ -86,12 +86,14 @@ _CONTEXT = re.compile(
     r"|range of input length|must have less than \d+ tokens|inputs?`? tokens \+ `?max_new_tokens"
     r"|input token count|token limit: ?\d+|exceeded model token limit|reduce the length of (the|your) (messages|prompt)"
     r"|requested token count exceeds|input (length|tokens?) .{0,40}exceeds?|trying to keep the first \d+ tokens"
-    r"|prompt contains \d+ tokens|exceed_context_size",
+    r"|prompt contains \d+ tokens|exceed_context_size"
+    r"|(prompt|input|conversation)( tokens?| length)?( is| are)? (too long|too large|longer than|exceed)",
     re.IGNORECASE,
 )
 _REFUSED = re.compile(
     r"content[ _](filter|policy|management)|safety system|ContentPolicy|ResponsibleAI|data_inspection_failed"
-    r"|inappropriate content|content exists risk|flagged (as|by|for)|output blocked",
+    r"|inappropriate content|content exists risk|flagged (as|by|for)|output blocked"
+    r"|safety_check|usage guidelines|moderation",
     re.IGNORECASE,
 )
 _BROKEN_CALL = re.compile(
@@ -176,7 +178,11 @@ def typed(raised: Exception, what: Failed, model: str, key_names: Callable[[str]
 
 def _outcome(what: Failed, model: str) -> LLMError | None:
     """The trial's own outcome, whatever the status; a limit per minute is none, and nor is a broken network."""
-    if what.status in (0, 401, 402, 403, 404, 429):
+    if what.status in (0, 401, 402, 404, 429):
+        return None
+    if what.status < 500 and _REFUSED.search(what.known):
+        return ContentError(f"{model}: the provider refused the content ({what.detail})", "refusal")
+    if what.status == 403:
         return None
     if what.status == 413 and _TOO_BIG_FOR_TIER.search(what.known):
         return PermanentError(
@@ -185,8 +191,6 @@ def _outcome(what: Failed, model: str) -> LLMError | None:
     if what.status == 413 or _CONTEXT.search(what.known):
         fits = "the conversation does not fit the model's context window"
         return ContentError(f"{model}: {fits} ({what.detail})", "context_full")
-    if _REFUSED.search(what.known) and what.status < 500:
-        return ContentError(f"{model}: the provider refused the content ({what.detail})", "refusal")
     return None
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.store.foreign import ForeignText, clean, each_text, json_values, parse_json
 
+_NAME = r"[\w.:-]{1,64}"
 # Marker that opens a block -> markers that close it; without any, the block goes on to the text's end.
 _BLOCKS = {
     "<tool_call>": ("</tool_call>",),
@@ -35,9 +36,16 @@ _BLOCKS = {
     "<|channel|>commentary to=": ("<|call|>",),
     "<function=": ("</function>",),
     "<invoke name=": ("</invoke>",),
+    "```tool_call": ("```",),
+    "```tool_code": ("```",),
 }
-_OPENING = re.compile("|".join(map(re.escape, sorted(_BLOCKS, key=len, reverse=True))))
-_NAME = r"[\w.:-]{1,64}"
+_OPENING = re.compile(
+    "|".join(map(re.escape, sorted(_BLOCKS, key=len, reverse=True)))
+    + r"|[<\[][|｜]?(?:\w{1,20}:)?(?:tool|function)[▁_ -]?calls?(?:[▁_]?begin)?[|｜]?[>\]]",  # of no known family
+    re.IGNORECASE,
+)
+_CLOSING = re.compile(r"[<\[][|｜]?/[\w:▁ -]{1,40}[|｜]?[>\]]\s*\Z")
+_AFTER_PROSE = re.compile(rf'\{{\s*"name"\s*:\s*"({_NAME})"\s*,\s*"(?:arguments|parameters)"\s*:')
 _XML = re.compile(rf"<(?:function=|invoke name=[\"']?)({_NAME})[\"']?\s*[>,(]?")
 _XML_END = re.compile(r"</(?:function|invoke)>")
 _PARAMETER = re.compile(rf"<parameter(?:=| name=[\"']?)({_NAME})[\"']?\s*>\n?(.*?)\n?</parameter>", re.S)
@@ -86,13 +94,15 @@ def salvage(text: str, tools: Tools, turn: int = 0) -> Salvaged:
     turn : for the calls' ids.
     """
     blocks, rest = _marked(text)
-    marked = bool(blocks)
-    if not marked:
-        bare = _unfenced(text)
-        if bare is None or not _looks_like_a_call(bare, tools):
+    if not blocks:
+        bare, at = _unfenced(text), _after_prose(text, tools)
+        if bare is not None and _looks_like_a_call(bare, tools):
+            blocks, rest = [bare], ""
+        elif bare is None and at:
+            blocks, rest = [text[at:]], text[:at]
+        else:
             return Salvaged(text)
-        blocks = [bare]
-    found = Salvaged(_NOISE.sub("", rest).strip() if marked else "")
+    found = Salvaged(_NOISE.sub("", rest).strip())
     for block in blocks:
         for name, arguments, raw in _read(block, tools):
             if name in tools and arguments is not None:
@@ -125,10 +135,12 @@ def _marked(text: str) -> tuple[list[str], str]:
     blocks, rest, at = [], [], 0
     while found := _OPENING.search(text, at):
         opening = found.group()
-        ends = [(text.find(close, found.end()), len(close)) for close in _BLOCKS[opening]]
+        ends = [(text.find(close, found.end()), len(close)) for close in _BLOCKS.get(opening, ())]
         end, width = min(((e, w) for e, w in ends if e >= 0), default=(len(text), 0))
         rest.append(text[at : found.start()])
         inside = text[found.end() : end]
+        if opening not in _BLOCKS:
+            inside = _CLOSING.sub("", inside)
         if opening in ("<function=", "<invoke name="):  # the marker is part of the form
             inside = opening + inside
         blocks += [piece for piece in _pieces(opening, inside) if piece.strip()]
@@ -154,6 +166,12 @@ def _unfenced(text: str) -> str | None:
     if label.strip() in ("", "json", "tool_call", "tool_code"):
         return body
     return text[3:-3] if label.lstrip().startswith(("{", "[")) else None
+
+
+def _after_prose(text: str, tools: Tools) -> int:
+    """Where a call of a known tool begins that follows prose without any marker; 0 for nowhere."""
+    found = None if _FENCE in text else _AFTER_PROSE.search(text)
+    return found.start() if found and found.group(1) in tools else 0
 
 
 def _looks_like_a_call(text: str, tools: Tools) -> bool:

@@ -15,6 +15,7 @@ MAX_CHARS = 1_000_000
 MAX_DEPTH = 64
 MAX_DIGITS = 300
 _HALVES = re.compile("[\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _SEPARATORS = re.compile(r"[\s,;]*")
 
 
@@ -25,7 +26,8 @@ class ForeignText(ValueError):
 def clean(text: str, limit: int = MAX_CHARS) -> str:
     """Text that can be written as UTF-8, at most ``limit`` characters and a mark that says how many are missing.
 
-    Halves of surrogate pairs become ``?``, pairs of halves the character that they stand for, NUL a space.
+    Halves of surrogate pairs become ``?``, pairs of halves the character that they stand for; a control character
+    (NUL, the escape of terminals) becomes a space, tabs and line ends stay.
     """
     left_out = len(text) - limit
     if left_out > 0:
@@ -33,7 +35,7 @@ def clean(text: str, limit: int = MAX_CHARS) -> str:
     if _HALVES.search(text):
         joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
         text = _HALVES.sub("?", joined)
-    return text.replace("\0", " ")
+    return _CONTROL.sub(" ", text)
 
 
 def parse_json(text: str | bytes, max_depth: int = MAX_DEPTH, max_chars: int = MAX_CHARS) -> Any:
@@ -98,7 +100,7 @@ def _decoded(text: str | bytes, max_chars: int) -> str:
     if len(text) > max_chars:
         raise ForeignText(f"longer than {max_chars} characters")
     try:
-        return text.decode() if isinstance(text, bytes) else text
+        return text.decode("utf-8-sig") if isinstance(text, bytes) else text
     except UnicodeDecodeError:
         raise ForeignText("not UTF-8") from None
 
