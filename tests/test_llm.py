@@ -34,10 +34,10 @@ from ecdysis_lab.hooks import Call
 from ecdysis_lab.models import (
     LLMError,
     answers,
-    calls,
     check_model,
     complete,
     errors,
+    providers,
     to_openai,
 )
 from ecdysis_lab.models.calls import (
@@ -616,9 +616,9 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]
     stand_in = types.ModuleType("ecdysis_lab.models.sim")
     stand_in.register = register  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "ecdysis_lab.models.sim", stand_in)
-    calls._provider.cache_clear()
+    providers.provider_of.cache_clear()
     yield seen
-    calls._provider.cache_clear()
+    providers.provider_of.cache_clear()
 
 
 def test_sim_gets_role_seed_and_metadata_and_costs_nothing(simulated: list[dict[str, Any]]) -> None:

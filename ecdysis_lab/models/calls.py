@@ -7,8 +7,6 @@ Keys come from the environment only; no error text, parameter record or answer h
 from __future__ import annotations
 
 import functools
-import importlib
-import logging
 import os
 import queue
 import random
@@ -23,6 +21,15 @@ from ecdysis_lab.models.answers import to_openai
 from ecdysis_lab.models.budget import Budget
 from ecdysis_lab.models.errors import BudgetExceeded, ContentError, LLMError, PermanentError, TransientError
 from ecdysis_lab.models.params import ModelParams
+from ecdysis_lab.models.providers import (
+    OPTIONAL,
+    check_form,
+    check_sent,
+    key_names,
+    litellm,
+    own_client,
+    provider_of,
+)
 from ecdysis_lab.records import Completion, Usage
 from ecdysis_lab.store.secrets import public_url
 
@@ -31,128 +38,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Budget", "BudgetExceeded", "ContentError", "LLMError", "ModelParams", "PermanentError", "TransientError",
-    "check_model", "complete", "to_openai",
+    "complete", "to_openai",
 ]  # fmt: skip
 
-SIM_MODELS = tuple(
-    f"sim/{name}" for name in ("small", "medium", "large", "quirky", "flawless", "user", "reviewer")
-)
-MODEL_FORMS = (
-    "openai/NAME (with api_base for vLLM or llama.cpp), anthropic/NAME, gemini/NAME, ollama_chat/NAME, "
-    f"or without any key {', '.join(SIM_MODELS)}"
-)
 EMPTY_RETRIES = 2
 SILENT_RETRIES = 2
-_OPTIONAL = ("tools", "temperature", "max_tokens", "seed", "response_format")
-# Providers that LiteLLM asks through its own HTTP client, which has to be given for each call; the others take the
-# OpenAI client, and with it the session that is set for the process.
-OWN_CLIENT = (
-    "anthropic", "deepseek", "gemini", "groq", "hosted_vllm", "huggingface", "mistral", "ollama_chat", "openrouter",
-    "together_ai", "xai",
-)  # fmt: skip
 LONGEST_WAIT_SECONDS = 120.0
-
-
-@functools.cache
-def _litellm() -> Any:
-    """LiteLLM, imported when first used, without its network look-up of prices and without its chatter."""
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-    os.environ.setdefault("LITELLM_LOG", "ERROR")
-    litellm: Any = importlib.import_module("litellm")
-    litellm.suppress_debug_info = True
-    litellm.telemetry = False
-    litellm.client_session = importlib.import_module("ecdysis_lab.models.wire").client()
-    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    return litellm
-
-
-@functools.cache
-def _provider(model: str) -> str:
-    """LiteLLM's provider of a model name; the first ``sim`` model registers that provider."""
-    litellm = _litellm()
-    if model.startswith("sim/"):
-        if model not in SIM_MODELS:
-            raise PermanentError(f"unknown model {model!r}; choose one of {', '.join(SIM_MODELS)}")
-        importlib.import_module("ecdysis_lab.models.sim").register()
-        return "sim"
-    try:
-        return str(litellm.get_llm_provider(model)[1])
-    except litellm.BadRequestError:
-        unknown = PermanentError(f"unknown model {model!r}: no such provider; use {MODEL_FORMS}")
-    raise unknown
-
-
-@functools.cache
-def _own_client(provider: str) -> dict[str, Any]:
-    """The argument that makes LiteLLM's own HTTP client ours, where a provider uses one."""
-    if provider not in OWN_CLIENT:
-        return {}
-    handler = importlib.import_module("litellm.llms.custom_httpx.http_handler").HTTPHandler
-    return {"client": handler(client=_litellm().client_session)}
-
-
-def _check_form(model: str, provider: str) -> None:
-    """Refuse what LiteLLM would turn into something else than a chat."""
-    name = model.partition("/")[2] or model
-    if provider == "ollama":
-        raise PermanentError(
-            f"{model}: LiteLLM turns a chat with provider ollama into one text and tools into a JSON format; "
-            f"use ollama_chat/{name}"
-        )
-    if provider.startswith("text-completion"):
-        raise PermanentError(
-            f"{model}: provider {provider} completes text and knows no tools; use openai/{name}"
-        )
-
-
-@functools.cache
-def _check_sent(model: str, provider: str, names: tuple[str, ...]) -> None:
-    """Refuse to ask without tools; say once what else LiteLLM leaves out of requests to a provider."""
-    known = _litellm().get_supported_openai_params(model=model) or names
-    left_out = [name for name in names if name not in known]
-    if "tools" in left_out:
-        raise PermanentError(
-            f"{model}: LiteLLM sends no tools to provider {provider}; if its server speaks OpenAI's protocol, use "
-            f"openai/{model.partition('/')[2] or model} with api_base"
-        )
-    if left_out:
-        logging.getLogger(__name__).warning("%s: LiteLLM does not send %s", model, " and ".join(left_out))
-
-
-def check_model(model: str, params: ModelParams | None = None) -> None:
-    """Check a model name and its keys without a network call.
-
-    Parameters
-    ----------
-    model : any LiteLLM name.
-    params : how it is asked; with an ``api_base`` no key is required.
-
-    Raises
-    ------
-    LabError: unknown provider or ``sim`` profile (lists the forms), or a missing key (names its variable).
-    """
-    provider = _provider(model)
-    _check_form(model, provider)
-    # Credential chains of their own cannot be judged by variables; one's own server may need no key.
-    if provider.startswith(("sim", "bedrock", "sagemaker", "vertex")) or (params and params.api_base):
-        return
-    missing = _missing_keys(model)
-    if provider.startswith("ollama"):
-        missing = [name for name in missing if not name.endswith("_BASE")]  # it has a default address
-    if missing:
-        raise PermanentError(f"{model} needs {' and '.join(missing)}; set it in the environment")
-
-
-def _missing_keys(model: str) -> list[str]:
-    return list(_litellm().validate_environment(model).get("missing_keys") or [])
-
-
-def _key_names(model: str) -> str:
-    """The variables that hold a model's key, whether set or not; values are never looked at."""
-    wanted = _provider(model).replace("_", "").upper() + "APIKEY"
-    present = [name for name in os.environ if name.replace("_", "").upper() == wanted]
-    return " and ".join(present or _missing_keys(model) or [_provider(model).upper() + "_API_KEY"])
 
 
 def complete(  # noqa: PLR0913
@@ -193,8 +84,8 @@ def complete(  # noqa: PLR0913
     request = _request(role, model, messages, tools, params, metadata)
     request |= {} if seed is None else {"seed": seed}
     request |= {} if response_format is None else {"response_format": response_format}
-    if _provider(model) != "sim":
-        _check_sent(model, _provider(model), tuple(name for name in _OPTIONAL if name in request))
+    if provider_of(model) != "sim":
+        check_sent(model, provider_of(model), tuple(name for name in OPTIONAL if name in request))
     spent, empty, failed = Usage(), 0, 0
     attempts = max_attempts
     rng = random.Random(f"{role}|{model}|{seed}|{messages[-1:]}")
@@ -233,8 +124,8 @@ def _request(
     request: dict[str, Any] = {"model": model, "messages": messages, "temperature": params.temperature}
     optional = {"tools": tools or None, "api_base": params.api_base, "max_tokens": params.max_tokens}
     request |= {name: value for name, value in optional.items() if value is not None} | params.extra
-    provider = _provider(model)
-    _check_form(model, provider)
+    provider = provider_of(model)
+    check_form(model, provider)
     if provider == "sim":
         request["metadata"] = {**(metadata or {}), "role": role}
     elif params.api_base and provider == "openai" and "OPENAI_API_KEY" not in os.environ:
@@ -265,11 +156,11 @@ def _attempt(request: dict[str, Any], timeout_seconds: float) -> tuple[Completio
     model, simulated = request["model"], request["model"].startswith("sim/")
     exchange = _exchange(request)
     once = {"timeout": timeout_seconds, "num_retries": 0, "max_retries": 0, "drop_params": True}
-    own = _own_client(_provider(model))
-    ask = functools.partial(_litellm().completion, **request, **once, **own)
+    own = own_client(provider_of(model))
+    ask = functools.partial(litellm().completion, **request, **once, **own)
     # τ² switches this on for the whole process when it is imported, and LiteLLM then sends a request that the server
     # rejected (422) once more with other parameters.
-    _litellm().drop_params = _litellm().modify_params = False
+    litellm().drop_params = litellm().modify_params = False
     started = time.perf_counter()
     failure: Completion | LLMError | None = None
     try:
@@ -287,7 +178,7 @@ def _attempt(request: dict[str, Any], timeout_seconds: float) -> tuple[Completio
         failure = _failure(ValueError("the server's answer holds no choice"), exchange, request)
     if isinstance(failure, Completion):
         tokens = answers.prompt_estimate(request)
-        usage = Usage(1, tokens, 0, None if not simulated else 0.0, seconds, 1)
+        usage = Usage(1, tokens, 0, None, seconds, 1)
         return replace(failure, usage=usage), usage
     if failure is not None:  # returned, not raised, so that no chained exception carries the raw text along
         return failure, Usage(seconds=seconds, attempts=1)
@@ -320,9 +211,9 @@ def _failure(raised: Exception, exchange: Exchange, request: dict[str, Any]) -> 
         exchange.detail, exchange.status = exchange.altered, 400
         what = errors.failed(raised, exchange, api_base)
     elif exchange.altered and not exchange.status:
-        return PermanentError(f"{model}: {exchange.altered} for provider {_provider(model)}")
+        return PermanentError(f"{model}: {exchange.altered} for provider {provider_of(model)}")
     if exchange.silent:
-        where = public_url(api_base) or _provider(model)
+        where = public_url(api_base) or provider_of(model)
         return errors.Unreachable(
             f"{model}: no server answers at {where} ({what.detail}); start it, or check api_base and network"
         )
@@ -330,7 +221,7 @@ def _failure(raised: Exception, exchange: Exchange, request: dict[str, Any]) -> 
     if broken is not None:
         written = answers.safe(exchange.generated or broken, request)
         return Completion(None, (), (("", written),), "malformed", Usage())
-    return errors.typed(raised, what, model, _key_names)
+    return errors.typed(raised, what, model, key_names)
 
 
 def _unlogged(work: Callable[[], Any]) -> Any:
