@@ -13,7 +13,9 @@ from typing import Any
 
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.models.errors import ContentError, EmptyAnswer
-from ecdysis_lab.models.salvage import Tools, arguments_of, call_id, salvage
+from ecdysis_lab.models.forms import Tools, arguments_of
+from ecdysis_lab.models.protocol import countable
+from ecdysis_lab.models.salvage import call_id, salvage
 from ecdysis_lab.records import Completion, Message, Usage
 from ecdysis_lab.store.foreign import clean
 from ecdysis_lab.store.secrets import hide
@@ -25,7 +27,6 @@ _BROKEN_CALL = ("MALFORMED_FUNCTION_CALL", "malformed_function_call")
 CHARACTERS_PER_TOKEN = 4
 LONGEST_TEXT = 200_000
 MOST_CALLS = 128
-MOST_TOKENS = 10**9
 
 
 def read(response: Any, request: dict[str, Any], usage: Usage) -> Completion:
@@ -108,8 +109,7 @@ def prompt_estimate(request: dict[str, Any]) -> int:
 
 
 def _count(value: Any) -> int:
-    known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
-    return int(value) if known else 0
+    return int(value) if countable(value) else 0
 
 
 def _length(message: Any) -> int:

@@ -178,7 +178,7 @@ def _attempt(request: dict[str, Any], timeout_seconds: float) -> tuple[Completio
         failure = _failure(ValueError("the server's answer holds no choice"), exchange, request)
     if isinstance(failure, Completion):
         tokens = answers.prompt_estimate(request)
-        usage = Usage(1, tokens, 0, None, seconds, 1)
+        usage = Usage(1, tokens, 0, 0.0, seconds, 1)  # no provider bills an error status
         return replace(failure, usage=usage), usage
     if failure is not None:  # returned, not raised, so that no chained exception carries the raw text along
         return failure, Usage(seconds=seconds, attempts=1)

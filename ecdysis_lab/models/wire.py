@@ -16,13 +16,12 @@ from typing import Any
 
 import httpx
 
+from ecdysis_lab.models.protocol import FAILED, completion, plain_problem, problem_of, said_in, status_of
 from ecdysis_lab.store.foreign import ForeignText, clean, parse_json
 
 LONGEST_ANSWER_BYTES = 32_000_000
 LONGEST_CONNECT_SECONDS = 10.0
 LONGEST_DETAIL = 4000
-MOST_TOKENS = 10**9
-_FAILED = 502
 _answered: set[str] = set()
 
 
@@ -70,8 +69,8 @@ class Wire(httpx.Client):
         host = request.url.netloc.decode("ascii", "replace")
         try:
             response = super().send(request, stream=True, **options)
-        except (httpx.ConnectError, httpx.ConnectTimeout):
-            exchange.silent = host not in _answered
+        except (httpx.ConnectError, httpx.ConnectTimeout) as why:
+            exchange.silent, exchange.detail = host not in _answered, str(why)
             raise
         _answered.add(host)
         exchange.silent = False
@@ -128,7 +127,7 @@ def _readable(response: httpx.Response, exchange: Exchange) -> httpx.Response:
         body += chunk
         if len(body) > LONGEST_ANSWER_BYTES:
             response.close()
-            return _failure(response, exchange, _FAILED, {"message": "the answer is longer than 32 MB"})
+            return _failure(response, exchange, FAILED, {"message": "the answer is longer than 32 MB"})
     content = bytes(body)
     try:
         value = parse_json(content, max_chars=LONGEST_ANSWER_BYTES, max_depth=256)
@@ -139,12 +138,12 @@ def _readable(response: httpx.Response, exchange: Exchange) -> httpx.Response:
             )
         shown = " ".join(content[:100].decode("utf-8", "replace").split())
         message = f"the server's answer is not readable: {why} ({shown!r})"
-        return _failure(response, exchange, _FAILED, {"message": message})
-    problem = _problem(value)
+        return _failure(response, exchange, FAILED, {"message": message})
+    problem = problem_of(value)
     if response.status_code >= 400:
-        return _failure(response, exchange, response.status_code, problem or _plain(value))
+        return _failure(response, exchange, response.status_code, problem or plain_problem(value))
     if problem:
-        return _failure(response, exchange, _number_of(problem.get("code")), problem)
+        return _failure(response, exchange, status_of(problem.get("code")), problem)
     if isinstance(value, dict) and isinstance(value.get("choices"), list) and value["choices"]:
         value = completion(value)
     return _response(response, response.status_code, value)
@@ -161,120 +160,10 @@ def _response(was: httpx.Response, status: int, body: Any) -> httpx.Response:
 
 
 def _failure(was: httpx.Response, exchange: Exchange, status: int, problem: dict[str, Any]) -> httpx.Response:
-    exchange.status, exchange.detail = status, clean(_said(problem.get("message") or ""), LONGEST_DETAIL)
-    exchange.code = _said(problem.get("code") or problem.get("type") or "")[:100]
+    exchange.status, exchange.detail = status, clean(said_in(problem.get("message") or ""), LONGEST_DETAIL)
+    exchange.code = said_in(problem.get("code") or problem.get("type") or "")[:100]
     generated = problem.get("failed_generation")
-    exchange.generated = clean(_said(generated), LONGEST_DETAIL) if generated else ""
+    exchange.generated = clean(said_in(generated), LONGEST_DETAIL) if generated else ""
     return _response(
         was, status, {"error": {"message": exchange.detail, "code": exchange.code, "type": "error"}}
     )
-
-
-def _number_of(code: Any) -> int:
-    """An error's own HTTP status where it names one."""
-    text = str(code or "")
-    return int(text) if text in map(str, range(400, 600)) else _FAILED
-
-
-def _said(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _problem(value: Any) -> dict[str, Any]:
-    """The error that an answer holds, whatever its form; empty where it holds none."""
-    if not isinstance(value, dict):
-        return {}
-    choices = value.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
-    found = value.get("error") or first.get("error")
-    if not found and first.get("finish_reason") in ("error", "network_error"):
-        return {"message": "the provider failed while it answered", "code": _FAILED}
-    if not found and not first and "choices" in value:
-        found = "the server's answer holds no choice"
-    if isinstance(found, dict):
-        inner = {**value, **found}  # Groq puts failed_generation inside, others beside
-        return inner if any(found.get(key) for key in ("message", "code", "type")) else {}
-    return {**value, "message": _said(found)} if found else {}
-
-
-def _plain(value: Any) -> dict[str, Any]:
-    """An error body that has no ``error`` in it."""
-    words = value if isinstance(value, dict) else {}
-    found = next((words[key] for key in ("message", "detail", "error_message") if words.get(key)), value)
-    return {**words, "message": _said(found) if found else ""}
-
-
-def completion(body: dict[str, Any]) -> dict[str, Any]:
-    """A chat completion with every field of the kind that OpenAI's protocol says."""
-    kept = {name: value for name, value in body.items() if isinstance(value, str) and name != "usage"}
-    usage = _usage(body.get("usage"))
-    choices = [_choice(n, c) for n, c in enumerate(body["choices"]) if isinstance(c, dict)]
-    made = {**kept, "object": "chat.completion", "created": 0, "choices": choices}
-    return made | ({"usage": usage} if usage else {})
-
-
-def _choice(index: int, choice: dict[str, Any]) -> dict[str, Any]:
-    finish = choice.get("finish_reason")
-    native = choice.get("native_finish_reason")
-    raw = choice.get("message")
-    message = raw if isinstance(raw, dict) else {"content": raw}
-    said: dict[str, Any] = {"role": "assistant", "content": _text(message.get("content"))}
-    for name in ("reasoning_content", "reasoning", "refusal"):
-        if message.get(name):
-            said[name] = _said(message[name])
-    calls = message.get("tool_calls") or []
-    calls = calls if isinstance(calls, list) else [calls]
-    if message.get("function_call"):
-        calls = [*calls, {"function": message["function_call"]}]
-    if calls:
-        said["tool_calls"] = [_call(call) for call in calls]
-    out = {"index": index, "message": said, "finish_reason": finish if isinstance(finish, str) else "stop"}
-    return out | ({"native_finish_reason": native} if isinstance(native, str) else {})
-
-
-def _text(content: Any) -> str | None:
-    """Text of a message: parts are joined, thoughts among them left out."""
-    if content is None or isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        parts = [p if isinstance(p, str) else p.get("text") for p in content if isinstance(p, (str, dict))]
-        return "\n".join(p for p in parts if isinstance(p, str))
-    return _said(content)
-
-
-def _call(call: Any) -> dict[str, Any]:
-    """A tool call with texts where texts belong; arguments that are no JSON are quoted, so that they pass whole."""
-    function = (
-        call.get("function") or call.get("custom") or call if isinstance(call, dict) else {"arguments": call}
-    )
-    function = function if isinstance(function, dict) else {"arguments": function}
-    raw = function.get("arguments", function.get("input"))
-    arguments = "" if raw is None else _said(raw)
-    try:
-        parse_json(arguments or "{}")
-    except ForeignText:
-        arguments = json.dumps(clean(arguments))
-    name, id = function.get("name"), call.get("id") if isinstance(call, dict) else None
-    return {
-        "id": id if isinstance(id, str) else "",
-        "type": "function",
-        "function": {"name": name if isinstance(name, str) else "", "arguments": arguments},
-    }
-
-
-def _usage(usage: Any) -> dict[str, Any] | None:
-    """Counts that can be counts; None where the two that matter are missing or make no sense."""
-    if not isinstance(usage, dict):
-        return None
-    kept = {name: value for name, value in usage.items() if _countable(value)}
-    for name, value in usage.items():
-        if isinstance(value, dict):
-            kept[name] = {key: inner for key, inner in value.items() if _countable(inner)}
-    both = ("prompt_tokens", "completion_tokens")
-    if not all(isinstance(kept.get(name), int) for name in both):
-        return None
-    return kept | {"total_tokens": kept["prompt_tokens"] + kept["completion_tokens"]}
-
-
-def _countable(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
