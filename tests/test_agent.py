@@ -472,7 +472,7 @@ def test_a_template_that_refuses_the_greeting_gets_it_quoted_once(stage: Make) -
     it = stage([TemplateError("no"), say("Hello."), TemplateError("no")])
     it.user("Cancel it.")
     assert [m["role"] for m in it.seen[1][0]] == ["system", "user"]
-    assert it.seen[1][0][1]["content"] == "[system] you opened the conversation with: Hi!\n\nCancel it."
+    assert it.seen[1][0][1]["content"] == "(You opened the conversation with: Hi!)\n\nCancel it."
     with pytest.raises(TemplateError):
         it.user("Please.")
 

@@ -113,20 +113,14 @@ def test_other_providers_of_the_protocol_end_alike(
 # -- one trial of each ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    from ecdysis_lab.store import Store
-
-    return Store(tmp_path_factory.mktemp("store"))
-
-
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-def test_a_trial_on_each_answer_is_stored_with_its_reason(case: Case, store: Any) -> None:
+def test_a_trial_on_each_answer_is_stored_with_its_reason(case: Case, tmp_path: Path) -> None:
     pytest.importorskip("tau2")
     from simlab import bench
 
     from ecdysis_lab.harness import load_harness
     from ecdysis_lab.harness.rollout import Setup, run_trial
+    from ecdysis_lab.store import Store
 
     (task,) = bench().tasks("test", 1, 0)
     with OpenAIServer(default=case.reply) as server:
@@ -140,6 +134,7 @@ def test_a_trial_on_each_answer_is_stored_with_its_reason(case: Case, store: Any
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(complete.__kwdefaults__, "sleep", lambda seconds: None)
             left = run_trial(setup, task, load_harness("empty").path, 1)
+    store = Store(tmp_path)
     status = "infra_error" if case.ends == "transient" else "scored"
     outcome = case.ends.removeprefix("outcome:") if case.ends.startswith("outcome") else ""
     reason = "malformed" if case.ends == "malformed" else outcome
@@ -262,7 +257,8 @@ def test_a_template_that_cannot_open_with_the_assistant_gets_the_greeting_quoted
     from simlab import bench
 
     from ecdysis_lab.harness import load_harness
-    from ecdysis_lab.harness.rollout import Setup, run_trial
+    from ecdysis_lab.harness.replay import replay
+    from ecdysis_lab.harness.rollout import Setup, run_trial, seat_of
 
     (task,) = bench().tasks("test", 1, 0)
     with OpenAIServer(strict) as server:
@@ -272,9 +268,9 @@ def test_a_template_that_cannot_open_with_the_assistant_gets_the_greeting_quoted
     first = left.context[0]
     greeting, opening = left.messages[:2]
     assert first.role == "user"
-    assert (
-        first.content == f"[system] you opened the conversation with: {greeting.content}\n\n{opening.content}"
-    )
+    assert first.content == f"(You opened the conversation with: {greeting.content})\n\n{opening.content}"
+    found = replay(left, load_harness("empty"), bench(), seat_of(bench()))
+    assert found.same and found.calls > 0
     roles = [m["role"] for m in server.requests[-1].body["messages"][:4]]
     assert roles == ["system", "user", "assistant", "tool"]
     assert len([r for r in server.requests if r.body["messages"][1]["role"] == "assistant"]) == 1

@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("tau2")
 
+from openai_server import OpenAIServer, status
 from simlab import bench
 
 from ecdysis_lab.harness import SHIPPED, copy_harness, diff_harness, load_harness
@@ -469,13 +470,14 @@ def test_a_rise_that_does_not_repeat_is_rejected(
 def test_no_decision_without_every_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ecdysis_lab.harness.rollout.INFRA_RETRIES", 0)
     monkeypatch.setattr(complete, "__kwdefaults__", {**complete.__kwdefaults__, "max_attempts": 1})
-    silent = ModelParams(api_base="http://127.0.0.1:9/v1", timeout_seconds=5)
-    setup = Setup("tau2/airline", "openai/none", "sim/user", silent)
-    lab = Lab(tmp_path, setup=setup, n_tasks=1, trials=1)
-    with pytest.raises(
-        LabError, match=r"1 of 1 training trials ended in infrastructure errors, first: .*Connection error"
-    ):
-        lab.train()
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with OpenAIServer(default=status(503, "out of order")) as server:
+        params = ModelParams(api_base=server.url, timeout_seconds=5)
+        setup = Setup("tau2/airline", "openai/none", "sim/user", params)
+        lab = Lab(tmp_path, setup=setup, n_tasks=1, trials=1)
+        said = r"1 of 1 training trials ended in infrastructure errors, first: .*out of order"
+        with pytest.raises(LabError, match=said):
+            lab.train()
     assert lab.run.ledger() == []
 
 

@@ -35,9 +35,14 @@ MAX_REFUSALS_IN_A_ROW = 3
 MAX_REFUSALS_PER_TURN = 9
 MAX_MALFORMED = 3
 MALFORMED_NOTE = "[system] another call of the same message was malformed: "
-GREETED = "[system] you opened the conversation with: "
+GREETED, GREETING_ENDS = "(You opened the conversation with: ", ")\n\n"
 DESCRIBED_KEPT = 32
 _DESCRIBED: dict[tuple[str, str], list[dict[str, Any]]] = {}
+
+
+def unquoted(text: str) -> str:
+    """A user's message without the greeting that is quoted in it."""
+    return text.partition(GREETING_ENDS)[2] if text.startswith(GREETED) else text
 
 
 class HarnessedAgent:
@@ -260,7 +265,8 @@ class HarnessedAgent:
         opening = self.context[:2]
         if [m.role for m in opening] != ["assistant", "user"] or opening[0].calls:
             return False
-        self.context[:2] = [Message("user", f"{GREETED}{opening[0].content}\n\n{opening[1].content}")]
+        quoted = f"{GREETED}{opening[0].content}{GREETING_ENDS}"
+        self.context[:2] = [Message("user", f"{quoted}{opening[1].content}")]
         return True
 
     def _with_ids(self, calls: Sequence[Call]) -> tuple[Call, ...]:

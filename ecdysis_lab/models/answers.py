@@ -17,7 +17,7 @@ from ecdysis_lab.models.forms import Tools, arguments_of
 from ecdysis_lab.models.protocol import countable
 from ecdysis_lab.models.salvage import call_id, salvage
 from ecdysis_lab.records import Completion, Message, Usage
-from ecdysis_lab.store.foreign import clean
+from ecdysis_lab.store.foreign import MAX_CHARS, clean
 from ecdysis_lab.store.secrets import hide
 
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.S)
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[\w.:-]{1,64}")
 _ID = re.compile(r"[!-~]{1,64}")
 _BROKEN_CALL = ("MALFORMED_FUNCTION_CALL", "malformed_function_call")
 CHARACTERS_PER_TOKEN = 4
-LONGEST_TEXT = 200_000
+LONGEST_SAID = 200_000  # by who has tools; an answer of a reviewer or editor may be longer
 MOST_CALLS = 128
 
 
@@ -77,7 +77,7 @@ def _extra(message: Any) -> dict[str, Any]:
 def safe(said: Any, request: dict[str, Any]) -> str:
     """A model's text, printable, of bounded size and without keys."""
     text = said if isinstance(said, str) else json.dumps(said, default=str)
-    return hide(clean(text, LONGEST_TEXT), request.get("api_base"))
+    return hide(clean(text, LONGEST_SAID if request.get("tools") else MAX_CHARS), request.get("api_base"))
 
 
 def _tools(request: dict[str, Any]) -> Tools:
