@@ -270,7 +270,7 @@ def test_a_template_that_cannot_open_with_the_assistant_gets_the_greeting_quoted
     assert first.role == "user"
     assert first.content == f"(You opened the conversation with: {greeting.content})\n\n{opening.content}"
     found = replay(left, load_harness("empty"), bench(), seat_of(bench()))
-    assert found.same and found.calls > 0
+    assert found.unchanged and found.calls > 0
     roles = [m["role"] for m in server.requests[-1].body["messages"][:4]]
     assert roles == ["system", "user", "assistant", "tool"]
     assert len([r for r in server.requests if r.body["messages"][1]["role"] == "assistant"]) == 1

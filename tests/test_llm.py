@@ -39,6 +39,7 @@ from ecdysis_lab.models import (
     errors,
     providers,
     to_openai,
+    wire,
 )
 from ecdysis_lab.models.calls import (
     Budget,
@@ -210,6 +211,7 @@ def test_a_broken_answer_is_retried_and_then_transient(reply: Reply) -> None:
 
 def test_a_server_that_never_answered_is_one_sentence_within_seconds() -> None:
     waits = Waits()
+    wire._answered.clear()  # ports come again
     with socket.socket() as mute:  # bound and never listening, so that no other test's server gets this port
         mute.bind(("127.0.0.1", 0))
         url = f"http://me:hunter2hunter2@127.0.0.1:{mute.getsockname()[1]}/v1"
