@@ -220,7 +220,8 @@ class Trajectory:
     interventions : acts of the harness.
     usage : consumption by role (``agent``, ``user``).
     seconds : wall clock of the trial.
-    error : message of an infrastructure error or user fault, else an empty string.
+    error : message of an infrastructure error or user fault; of a trial that the model's own outcome ended,
+        ``"reason: sentence"`` (see :attr:`reason`); else an empty string.
     truth : planted cause, for ``sim`` models only; reviewers, editors and gates never get it.
     reused_from : key of the trial whose result was taken over because nothing that the model sees had changed.
     """
@@ -250,6 +251,13 @@ class Trajectory:
     def success(self) -> bool:
         """Whether the official score is 1 (τ² scores are 0 or 1)."""
         return self.score is not None and self.score >= 1.0
+
+    @property
+    def reason(self) -> str:
+        """Why the model's own outcome ended a scored trial: ``context_full``, ``refusal``, ``empty``,
+        ``reasoning_only`` or ``malformed``; else an empty string.
+        """
+        return self.error.partition(":")[0] if self.status == "scored" else ""
 
     @property
     def cost_usd(self) -> float | None:

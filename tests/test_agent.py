@@ -15,7 +15,7 @@ from ecdysis_lab.harness.agent import MAX_MALFORMED, MAX_REFUSALS_PER_TURN, Harn
 from ecdysis_lab.harness.rollout import Setup, run_trial
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.hooks.verdicts import NOTE, REFUSED, REPLY_STOPPED, REWRITTEN
-from ecdysis_lab.models import ContentError
+from ecdysis_lab.models import ContentError, TemplateError
 from ecdysis_lab.records import Completion, Message, Task, Usage
 
 HEAD = "from ecdysis_lab.hooks import Allow, Refuse, Rewrite\n"
@@ -425,11 +425,44 @@ def test_malformed_arguments_are_explained(stage: Make) -> None:
 def test_malformed_arguments_beyond_the_limit_are_the_models_end(stage: Make) -> None:
     it = stage([garbled()])
     with pytest.raises(
-        ContentError, match=f"openai/x gave no valid tool arguments in {MAX_MALFORMED + 1} attempts"
+        ContentError, match=f"openai/x gave no valid tool call in {MAX_MALFORMED + 1} attempts"
     ):
         it.user("Cancel it.")
     assert len(it.seen) == MAX_MALFORMED + 1 == 4
     assert it.agent.usage == sum([SAID] * 4, Usage())
+
+
+def test_a_malformed_call_beside_a_good_one_loses_only_itself(stage: Make) -> None:
+    mixed = replace(ask(CANCEL), malformed=(("get_order", "{id: 1}"), ("no_such", "{}")))
+    it = stage([mixed, say("Done.")])
+    it.user("Cancel it.")
+    assert it.shop.calls == [CANCEL] and it.said == ["Done."]
+    result = it.seen[1][0][-1]
+    assert result["role"] == "tool" and result["content"].endswith(
+        "[system] another call of the same message was malformed: the arguments of get_order are not one JSON "
+        "object, so it was not executed. Call it again. there is no tool no_such, so it was not executed. Call "
+        "one that there is."
+    )
+
+
+def test_the_models_own_end_is_kept_with_its_reason(stage: Make) -> None:
+    for answers, reason in (
+        ([garbled()], "malformed: openai/x gave no valid tool call in 4 attempts"),
+        ([ContentError("too long", "context_full")], "context_full: too long"),
+    ):
+        it = stage(answers)
+        with pytest.raises(ContentError):
+            it.user("Cancel it.")
+        assert it.agent.ended == reason
+
+
+def test_a_template_that_refuses_the_greeting_gets_it_quoted_once(stage: Make) -> None:
+    it = stage([TemplateError("no"), say("Hello."), TemplateError("no")])
+    it.user("Cancel it.")
+    assert [m["role"] for m in it.seen[1][0]] == ["system", "user"]
+    assert it.seen[1][0][1]["content"] == "(You opened the conversation with: Hi!)\n\nCancel it."
+    with pytest.raises(TemplateError):
+        it.user("Please.")
 
 
 def test_the_count_of_malformed_answers_belongs_to_the_turn(stage: Make) -> None:

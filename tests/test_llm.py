@@ -34,11 +34,12 @@ from ecdysis_lab.hooks import Call
 from ecdysis_lab.models import (
     LLMError,
     answers,
-    calls,
     check_model,
     complete,
     errors,
+    providers,
     to_openai,
+    wire,
 )
 from ecdysis_lab.models.calls import (
     Budget,
@@ -208,13 +209,27 @@ def test_a_broken_answer_is_retried_and_then_transient(reply: Reply) -> None:
     assert isinstance(error, TransientError) and len(requests) == 2
 
 
-def test_nobody_listening_is_transient() -> None:
+def test_a_server_that_never_answered_is_one_sentence_within_seconds() -> None:
     waits = Waits()
+    wire._answered.clear()  # ports come again
     with socket.socket() as mute:  # bound and never listening, so that no other test's server gets this port
         mute.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{mute.getsockname()[1]}/v1"
-        with pytest.raises(TransientError):
+        url = f"http://me:hunter2hunter2@127.0.0.1:{mute.getsockname()[1]}/v1"
+        with pytest.raises(PermanentError) as caught:
             complete("agent", "openai/tiny", HELLO, params=ModelParams(api_base=url), sleep=waits)
+    said = str(caught.value)
+    assert said.startswith("openai/tiny: no server answers at http://127.0.0.1:") and "\n" not in said
+    assert said.endswith("Connection refused); start it, or check api_base and network")
+    assert "hunter2" not in said
+    assert len(waits) == 2 and sum(waits) <= 3.0
+
+
+def test_a_server_that_went_away_is_transient() -> None:
+    waits = Waits()
+    with OpenAIServer([text("Done.")]) as server:
+        ask(server)
+    with pytest.raises(TransientError):
+        ask(server, sleep=waits)
     assert len(waits) == 3
 
 
@@ -349,21 +364,20 @@ def test_a_call_written_as_text_is_salvaged(said: str, rest: str | None) -> None
 
 def test_two_calls_written_as_text_get_two_ids() -> None:
     both = f"<tool_call>{GET}</tool_call>\n<tool_call>{GET}</tool_call>"
-    first, second = answers.salvage(both, {"get_order"}, turn=3)[0]
+    tools: dict[str, dict[str, Any]] = {"get_order": {}}
+    first, second = answers.salvage(both, tools, turn=3).calls
     assert first.id != second.id
-    assert answers.salvage(both, {"get_order"}, turn=3)[0] == [first, second]
-    assert answers.salvage(both, {"get_order"}, turn=5)[0][0].id != first.id
+    assert answers.salvage(both, tools, turn=3).calls == [first, second]
+    assert answers.salvage(both, tools, turn=5).calls[0].id != first.id
 
 
 @pytest.mark.parametrize(
     "said",
     [
         f"Here is an example:\n```json\n{GET}\n```",
-        '{"name": "drop_tables", "arguments": {}}',
-        '<tool_call>{"name": "drop_tables", "arguments": {}}</tool_call>',
         '{"name": "get_order"}',
         '{"order": "#W1"}',
-        '{"name": "get_order", "arguments": {"id":',
+        '{"name": "Mia", "items": [1, 2]}',
         "```json\n[1, 2]\n```",
         "```python\nget_order('#W1')\n```",
     ],
@@ -446,7 +460,7 @@ def test_a_missing_key_is_named_before_any_call(monkeypatch: pytest.MonkeyPatch)
         check_model("anthropic/claude-sonnet-4")
     check_model("openai/tiny", ModelParams(api_base="http://localhost:1/v1"))
     check_model("hosted_vllm/tiny")
-    check_model("ollama/llama3")
+    check_model("ollama_chat/llama3")
 
 
 def test_parameters_hold_no_key() -> None:
@@ -526,6 +540,7 @@ def test_a_budget_is_shared_by_threads_processes_and_restarts(tmp_path: Path) ->
         assert (budget.spent.calls, budget.spent.prompt_tokens) == (400, 4000)
         assert budget.spent.cost_usd == pytest.approx(0.4)
     with path.open("ab") as file:
+        file.write(b'{"calls": 1, "other": 2}\n[1]\n{"calls": "x"}\n{"calls": %s}\n' % (b"9" * 5000))
         file.write(b'{"calls": 1, "half')
     assert Budget(path=path).spent.calls == 400
     one.add(piece)
@@ -604,9 +619,9 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]
     stand_in = types.ModuleType("ecdysis_lab.models.sim")
     stand_in.register = register  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "ecdysis_lab.models.sim", stand_in)
-    calls._provider.cache_clear()
+    providers.provider_of.cache_clear()
     yield seen
-    calls._provider.cache_clear()
+    providers.provider_of.cache_clear()
 
 
 def test_sim_gets_role_seed_and_metadata_and_costs_nothing(simulated: list[dict[str, Any]]) -> None:

@@ -18,7 +18,7 @@ from test_spec import CONTEXT, GOOD, NOTHING, RECURRING, SAME
 from ecdysis_lab.failures.cards import to_failure
 from ecdysis_lab.harness import load_harness
 from ecdysis_lab.hooks import Call
-from ecdysis_lab.models import ModelParams, PermanentError, calls
+from ecdysis_lab.models import ModelParams, PermanentError, providers
 from ecdysis_lab.records import Failure, LabError, Message, Pattern, Patterns, Pick, Subset, Trajectory, Trial
 from ecdysis_lab.review.context import Context, acts_of, build_context, excerpt, short, tokens
 from ecdysis_lab.review.debate import REPAIR, TURN_CHARS, Reviewer, prompt, prompts_hash
@@ -335,7 +335,7 @@ def test_three_hundred_failures_fit_a_small_model_and_the_cut_is_said(many: Any)
     )
     assert len(failures) == 300
     assert tokens(context.text) <= 32_000
-    calls._litellm()
+    providers.litellm()
     from litellm import token_counter
 
     assert token_counter(model="gpt-4o", text=context.text) <= 32_000

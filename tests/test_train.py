@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("tau2")
 
+from openai_server import OpenAIServer, status
 from simlab import bench
 
 from ecdysis_lab.harness import SHIPPED, copy_harness, diff_harness, load_harness
@@ -488,12 +489,13 @@ def test_a_rise_that_does_not_repeat_is_rejected(
 def test_no_decision_without_every_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ecdysis_lab.harness.rollout.INFRA_RETRIES", 0)
     monkeypatch.setattr(complete, "__kwdefaults__", {**complete.__kwdefaults__, "max_attempts": 1})
-    server = {"api_base": "http://127.0.0.1:9/v1", "timeout_seconds": 5}
-    lab = Lab(tmp_path, model="openai/none", train_tasks=1, trials=1, **server)
-    with pytest.raises(
-        LabError, match=r"1 of 1 training trials ended in infrastructure errors, first: .*Connection error"
-    ):
-        lab.train()
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with OpenAIServer(default=status(503, "out of order")) as server:
+        asked = {"api_base": server.url, "timeout_seconds": 5, "model": "openai/none"}
+        lab = Lab(tmp_path, train_tasks=1, trials=1, **asked)
+        said = r"1 of 1 training trials ended in infrastructure errors, first: .*out of order"
+        with pytest.raises(LabError, match=said):
+            lab.train()
     assert lab.run.ledger() == []
 
 

@@ -18,15 +18,30 @@ from ecdysis_lab.harness.host import HarnessFault, Host
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.hooks import Allow, Call, Done, Refuse, Rewrite, Verdict
 from ecdysis_lab.hooks.verdicts import NOTE, REFUSED, REPLY_STOPPED, REWRITTEN
-from ecdysis_lab.models import Budget, ContentError, LLMError, ModelParams, complete, to_openai
+from ecdysis_lab.models import (
+    Budget,
+    ContentError,
+    LLMError,
+    ModelParams,
+    TemplateError,
+    complete,
+    to_openai,
+)
 from ecdysis_lab.records import Benchmark, Completion, Environment, Intervention, Message, Usage, tool_key
 
 T = TypeVar("T")
 MAX_REFUSALS_IN_A_ROW = 3
 MAX_REFUSALS_PER_TURN = 9
 MAX_MALFORMED = 3
+MALFORMED_NOTE = "[system] another call of the same message was malformed: "
+GREETED, GREETING_ENDS = "(You opened the conversation with: ", ")\n\n"
 DESCRIBED_KEPT = 32
 _DESCRIBED: dict[tuple[str, str], list[dict[str, Any]]] = {}
+
+
+def unquoted(text: str) -> str:
+    """A user's message without the greeting that is quoted in it."""
+    return text.partition(GREETING_ENDS)[2] if text.startswith(GREETED) else text
 
 
 class HarnessedAgent:
@@ -49,6 +64,7 @@ class HarnessedAgent:
     shown : SHA-256 of system prompt and tool schemas.
     harness_tokens : tokens (characters / 4) that the harness added to prompt and schemas.
     usage : consumption of the agent model.
+    ended : why the model's own outcome ended the trial, ``"reason: sentence"``; empty where it did not.
     """
 
     def __init__(
@@ -68,7 +84,7 @@ class HarnessedAgent:
         self.metadata = metadata if model.startswith("sim/") else None
         self.context: list[Message] = []
         self.interventions: list[Intervention] = []
-        self.usage = Usage()
+        self.usage, self.ended = Usage(), ""
         self.shown, self.harness_tokens = "", 0
         self._host: Host | None = None
         self._system: str | None = None
@@ -194,16 +210,22 @@ class HarnessedAgent:
         malformed = refused = 0
         while True:
             answer = self._ask()
-            if answer.malformed:
+            if answer.malformed and not answer.calls:
                 malformed += 1
                 if malformed > MAX_MALFORMED:
-                    raise ContentError(f"{self.model} gave no valid tool arguments in {malformed} attempts")
+                    why = f"{self.model} gave no valid tool call in {malformed} attempts"
+                    raise self._outcome(ContentError(why, "malformed"))
                 self._reject_malformed(answer)
                 continue
             message = Message("assistant", answer.text, self._with_ids(answer.calls))
             verdicts = self._judge(message)
             if not any(isinstance(v, Refuse) for v in verdicts):
-                return self._let_through(message, verdicts)
+                sent = self._let_through(message, verdicts)
+                if answer.malformed:  # it loses only itself: told beside the result of the last good call
+                    last = sent.calls[-1].id
+                    told = [self._rewritten.get(last, ""), MALFORMED_NOTE + self._malformed(answer)]
+                    self._rewritten[last] = "\n".join(text for text in told if text)
+                return sent
             refused += 1
             if self._count_refusal(message) > MAX_REFUSALS_IN_A_ROW or refused > MAX_REFUSALS_PER_TURN:
                 self._note(
@@ -227,9 +249,26 @@ class HarnessedAgent:
             )
         except LLMError as why:
             self.usage += why.usage  # an answer that cannot be used was paid for all the same
+            if isinstance(why, TemplateError) and self._fold_greeting():
+                return self._ask()
+            if isinstance(why, ContentError):
+                self._outcome(why)
             raise
         self.usage += answer.usage
         return answer
+
+    def _outcome(self, why: ContentError) -> ContentError:
+        self.ended = f"{why.reason}: {why}"
+        return why
+
+    def _fold_greeting(self) -> bool:
+        """Quote the greeting in the user's first turn, for a template that cannot open with the assistant."""
+        opening = self.context[:2]
+        if [m.role for m in opening] != ["assistant", "user"] or opening[0].calls:
+            return False
+        quoted = f"{GREETED}{opening[0].content}{GREETING_ENDS}"
+        self.context[:2] = [Message("user", f"{quoted}{opening[1].content}")]
+        return True
 
     def _with_ids(self, calls: Sequence[Call]) -> tuple[Call, ...]:
         """Calls with ids unique within the trial (models repeat or omit them)."""
@@ -285,10 +324,20 @@ class HarnessedAgent:
         name, raw = answer.malformed[0]
         shown = f"{name}({raw[:400]})"
         self._see_unsent(Message("assistant", f"{answer.text or ''}\n{shown}".strip()))
-        self.context.append(
-            Message("user", f"[system] the arguments of {name} are not one JSON object, so nothing was executed. "
-                            "Call it again.")
-        )  # fmt: skip
+        self.context.append(Message("user", f"[system] {self._malformed(answer)}"))
+
+    def _malformed(self, answer: Completion) -> str:
+        """What was wrong with the calls that were not executed."""
+        known = {tool["name"] for tool in self._tools}
+        so = f"so {'it was not' if answer.calls else 'nothing was'} executed."
+        wrong = []
+        for name in dict.fromkeys(name for name, _ in answer.malformed):
+            if name and name not in known:
+                wrong.append(f"there is no tool {name}, {so} Call one that there is.")
+            else:
+                what = f"the arguments of {name} are" if name else "a tool call is"
+                wrong.append(f"{what} not one JSON object, {so} Call it again.")
+        return " ".join(wrong)
 
     def _let_through(self, message: Message, verdicts: Sequence[Verdict]) -> Message:
         """Apply rewrites; the model's context keeps its own words, the environment gets the canonical form."""

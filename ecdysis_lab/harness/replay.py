@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ecdysis_lab.harness.agent import HarnessedAgent
+from ecdysis_lab.harness.agent import HarnessedAgent, unquoted
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.hooks import Allow, Call, Done, Refuse, Rewrite, Verdict
 from ecdysis_lab.hooks.verdicts import NOTE, REFUSED, REPLY_STOPPED
@@ -90,10 +90,11 @@ class _Walk:
 
     def _step(self, step: int, message: Message, context: Sequence[Message]) -> None:
         if message.role == "user" and not (message.content or "").startswith((REPLY_STOPPED, "[system]")):
+            said = unquoted(message.content or "")
             if not self.opened:
-                self.agent._open(message.content or "")
+                self.agent._open(said)
                 self.opened = True
-            self.agent.host.add_message("user", message.content or "")
+            self.agent.host.add_message("user", said)
         elif message.role == "assistant":
             answers = [m.content or "" for m in context[step + 1 : step + 1 + max(1, len(message.calls))]]
             if not any(a.startswith("[system]") for a in answers):  # malformed calls were judged by no hook

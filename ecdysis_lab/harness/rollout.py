@@ -103,6 +103,7 @@ def run_trial(setup: Setup, task: Task, harness: Path, seed: int, budget: Budget
         harness_tokens=agent.harness_tokens,
         interventions=tuple(agent.interventions),
         usage={**left.usage, "agent": agent.usage},
+        error=left.error or agent.ended,
         truth=_truth(setup, metadata, seed, agent) if left.status == "scored" else {},
     )
 

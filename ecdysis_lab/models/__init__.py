@@ -2,16 +2,18 @@
 
 from ecdysis_lab.models.answers import to_openai
 from ecdysis_lab.models.budget import Budget, open_budget
-from ecdysis_lab.models.calls import MODEL_FORMS, check_model, complete
+from ecdysis_lab.models.calls import complete
 from ecdysis_lab.models.errors import (
     BudgetExceeded,
     ContentError,
     EmptyAnswer,
     LLMError,
     PermanentError,
+    TemplateError,
     TransientError,
 )
 from ecdysis_lab.models.params import ModelParams
+from ecdysis_lab.models.providers import MODEL_FORMS, check_model
 
 __all__ = [
     "MODEL_FORMS",
@@ -22,6 +24,7 @@ __all__ = [
     "LLMError",
     "ModelParams",
     "PermanentError",
+    "TemplateError",
     "TransientError",
     "check_model",
     "complete",

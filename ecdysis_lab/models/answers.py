@@ -1,12 +1,11 @@
 """From a provider's response to a ``Completion``, and from records to OpenAI messages.
 
-Small models put tool calls into fences, tags or bare JSON, and argument texts that are no JSON. They are told
-apart here, so that the agent sees calls, text, or a malformed call by name.
+What a model says is foreign text: it is cleaned here, keys are hidden, and a call that cannot be one is malformed by
+name, so that the agent sees calls, text, or what to tell the model.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable
@@ -14,12 +13,20 @@ from typing import Any
 
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.models.errors import ContentError, EmptyAnswer
+from ecdysis_lab.models.forms import Tools, arguments_of
+from ecdysis_lab.models.protocol import countable
+from ecdysis_lab.models.salvage import call_id, salvage
 from ecdysis_lab.records import Completion, Message, Usage
+from ecdysis_lab.store.foreign import MAX_CHARS, clean
+from ecdysis_lab.store.secrets import hide
 
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.S)
-_TAG = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.S)
-_FENCE = re.compile(r"```(?:json|tool_call)?[ \t]*\n?(.*?)```", re.S)
+_NAME = re.compile(r"[\w.:-]{1,64}")
+_ID = re.compile(r"[!-~]{1,64}")
+_BROKEN_CALL = ("MALFORMED_FUNCTION_CALL", "malformed_function_call")
 CHARACTERS_PER_TOKEN = 4
+LONGEST_SAID = 200_000  # by who has tools; an answer of a reviewer or editor may be longer
+MOST_CALLS = 128
 
 
 def read(response: Any, request: dict[str, Any], usage: Usage) -> Completion:
@@ -28,40 +35,65 @@ def read(response: Any, request: dict[str, Any], usage: Usage) -> Completion:
     Parameters
     ----------
     response : LiteLLM's ``ModelResponse``.
-    request : what was asked; ``tools`` and ``messages`` are looked at.
+    request : what was asked; ``tools``, ``messages`` and ``api_base`` are looked at.
     usage : what the answer cost.
 
     Raises
     ------
     ContentError: a refusal; ``EmptyAnswer`` when there is neither text nor a call.
     """
-    model, choice = request["model"], response.choices[0]
+    model, choice, turn = request["model"], response.choices[0], len(request["messages"])
     message, finish = choice.message, str(choice.finish_reason or "")
-    refusal = (getattr(message, "provider_specific_fields", None) or {}).get("refusal")
-    if finish == "content_filter" or refusal:
-        raise ContentError(f"{model}: the model refused ({refusal or finish})")
-    text = without_thoughts(message.content or "")
-    calls, malformed = _native(message.tool_calls or [], len(request["messages"]))
+    native = (getattr(choice, "provider_specific_fields", None) or {}).get("native_finish_reason")
+    refusal = getattr(message, "refusal", None) or _extra(message).get("refusal")
+    if finish == "content_filter" or (refusal and not message.content):
+        raise ContentError(
+            f"{model}: the model refused ({safe(refusal or finish, request)[:300]})", "refusal"
+        )
+    said = safe(message.content or "", request)
+    text = without_thoughts(said)
+    calls, malformed = _native(message.tool_calls or [], turn, request)
     if not calls and not malformed and request.get("tools"):
-        names = {tool["function"]["name"] for tool in request["tools"]}
-        calls, malformed, rest = salvage(text, names, len(request["messages"]))
-        if calls or malformed:
-            finish, text = "salvaged", rest
+        found = salvage(text, _tools(request), turn)
+        calls, malformed = found.calls, found.malformed
+        if found:
+            finish, text = "salvaged", found.rest
+    malformed += [(call.name, "too many calls in one message") for call in calls[MOST_CALLS:]][:1]
+    if not (text or calls or malformed) and native in _BROKEN_CALL:
+        malformed = [("", "")]
     if not (text or calls or malformed):
-        raise EmptyAnswer(f"{model}: empty answer (finish reason {finish or 'none'})")
-    return Completion(text or None, tuple(calls), tuple(malformed), finish, usage)
+        thought = bool(said.strip() or getattr(message, "reasoning_content", None))
+        what = "nothing but reasoning" if thought else "empty answer"
+        raise EmptyAnswer(
+            f"{model}: {what} (finish reason {finish or 'none'})", "reasoning_only" if thought else "empty"
+        )
+    return Completion(text or None, tuple(calls[:MOST_CALLS]), tuple(malformed), finish, usage)
+
+
+def _extra(message: Any) -> dict[str, Any]:
+    return getattr(message, "provider_specific_fields", None) or {}
+
+
+def safe(said: Any, request: dict[str, Any]) -> str:
+    """A model's text, printable, of bounded size and without keys."""
+    text = said if isinstance(said, str) else json.dumps(said, default=str)
+    return hide(clean(text, LONGEST_SAID if request.get("tools") else MAX_CHARS), request.get("api_base"))
+
+
+def _tools(request: dict[str, Any]) -> Tools:
+    functions = [tool["function"] for tool in request["tools"]]
+    return {f["name"]: (f.get("parameters") or {}).get("properties") or {} for f in functions}
 
 
 def usage_of(response: Any, request: dict[str, Any], seconds: float) -> Usage:
-    """Tokens and cost of a response. Without the server's count, tokens are estimated as characters / 4."""
+    """Tokens and cost of a response. Without a count of the server's that can be one, characters / 4."""
     counted = getattr(response, "usage", None)
-    prompt = int(getattr(counted, "prompt_tokens", 0) or 0)
-    answer = int(getattr(counted, "completion_tokens", 0) or 0)
+    prompt = _count(getattr(counted, "prompt_tokens", 0))
+    answer = _count(getattr(counted, "completion_tokens", 0))
     estimated = not prompt and not answer
     if estimated:
-        shown = json.dumps([request["messages"], request.get("tools")], default=str)
-        said = "".join(c.message.model_dump_json() for c in response.choices)
-        prompt, answer = len(shown) // CHARACTERS_PER_TOKEN, len(said) // CHARACTERS_PER_TOKEN
+        said = sum(_length(c.message) for c in response.choices)
+        prompt, answer = prompt_estimate(request), said // CHARACTERS_PER_TOKEN
     cost = None if estimated else (getattr(response, "_hidden_params", None) or {}).get("response_cost")
     if request["model"].startswith("sim/"):
         cost = 0.0
@@ -70,92 +102,55 @@ def usage_of(response: Any, request: dict[str, Any], seconds: float) -> Usage:
     return Usage(1, prompt, answer, cost, seconds, 1)
 
 
+def prompt_estimate(request: dict[str, Any]) -> int:
+    """Tokens of a request: characters / 4."""
+    shown = json.dumps([request["messages"], request.get("tools")], default=str)
+    return len(shown) // CHARACTERS_PER_TOKEN
+
+
+def _count(value: Any) -> int:
+    return int(value) if countable(value) else 0
+
+
+def _length(message: Any) -> int:
+    calls = [call.function.arguments for call in message.tool_calls or ()]
+    said = [message.content, getattr(message, "reasoning_content", None), *calls]
+    return sum(len(str(part or "")) for part in said)
+
+
 def without_thoughts(text: str) -> str:
     """Text without ``<think>`` blocks, closed or not; or what follows a ``</think>`` alone."""
     text = _THOUGHT.sub("", text)
     return text.rpartition("</think>")[2].strip()
 
 
-def _call_id(turn: int, index: int, name: str, arguments: str) -> str:
-    """A call id that the same answer always gets again, and that two turns do not share."""
-    return "call_" + hashlib.sha256(f"{turn}|{index}|{name}|{arguments}".encode()).hexdigest()[:12]
-
-
-def _native(tool_calls: Iterable[Any], turn: int) -> tuple[list[Call], list[tuple[str, str]]]:
-    calls, malformed = [], []
+def _native(
+    tool_calls: Iterable[Any], turn: int, request: dict[str, Any]
+) -> tuple[list[Call], list[tuple[str, str]]]:
+    """Calls in the protocol's own field: what no server would take back is malformed."""
+    calls: list[Call] = []
+    malformed: list[tuple[str, str]] = []
     for index, item in enumerate(tool_calls):
-        name, raw = str(item.function.name or ""), item.function.arguments
-        arguments = _object(raw)
-        if arguments is None or not name:
-            malformed.append((name, str(raw)))
-        else:
-            calls.append(Call(name, arguments, item.id or _call_id(turn, index, name, str(raw))))
+        function = getattr(item, "function", None) or getattr(item, "custom", None)
+        raw = getattr(function, "arguments", None) or getattr(function, "input", None) or ""
+        name = safe(getattr(function, "name", None) or "", request)
+        written = safe(raw, request)
+        arguments, shown = arguments_of(written), _unquoted(written)
+        if arguments is None or not _NAME.fullmatch(name):
+            malformed.append((name[:64], shown))
+            continue
+        known = isinstance(item.id, str) and _ID.fullmatch(item.id)
+        calls.append(Call(name, arguments, item.id if known else call_id(turn, index, name, shown)))
     return calls, malformed
 
 
-def _object(raw: Any) -> dict[str, Any] | None:
-    """A JSON object from argument text; empty text is no arguments; double quoting is undone."""
-    for _ in range(2):
-        if isinstance(raw, str):
-            try:
-                raw = json.loads(raw or "{}")
-            except json.JSONDecodeError:
-                return None
-    return raw if isinstance(raw, dict) else None
-
-
-def salvage(text: str, names: set[str], turn: int = 0) -> tuple[list[Call], list[tuple[str, str]], str]:
-    """Tool calls that a model wrote as text, malformed ones, and the text around them.
-
-    Tags may stand inside prose; a fence or bare JSON counts only when it is the whole text: an agent may
-    well show JSON to a user. Calls of tools not in ``names`` stay text.
-    """
-    nothing: tuple[list[Call], list[tuple[str, str]], str] = ([], [], text)
-    blocks, rest, tagged = _TAG.findall(text), _TAG.sub("", text).strip(), True
-    if not blocks:
-        tagged, blocks, rest = False, _FENCE.findall(text), _FENCE.sub("", text).strip()
-        if not blocks and text.startswith(("{", "[")):
-            blocks, rest = [text], ""
-        if not blocks or rest:
-            return nothing
-    calls: list[Call] = []
-    malformed: list[tuple[str, str]] = []
-    for block in blocks:
-        for value in _values(block) or [None]:
-            name, arguments = _named(value)
-            if value is None and tagged:
-                guess = re.search(r'"name"\s*:\s*"([^"]*)"', block)
-                malformed.append((guess.group(1) if guess else "", block))
-            elif name not in names:
-                return nothing
-            elif arguments is None:
-                malformed.append((name, block))
-            else:
-                calls.append(Call(name, arguments, _call_id(turn, len(calls), name, block)))
-    return calls, malformed, rest
-
-
-def _values(block: str) -> list[Any]:
-    """The JSON values that stand one after the other in a block; nothing if anything else does."""
-    decoder, values, block = json.JSONDecoder(), [], block.strip()
-    while block:
-        try:
-            value, end = decoder.raw_decode(block)
-        except json.JSONDecodeError:
-            return []
-        values += value if isinstance(value, list) else [value]
-        block = block[end:].lstrip(" \t\r\n,")
-    return values
-
-
-def _named(value: Any) -> tuple[str, dict[str, Any] | None]:
-    """Tool name and arguments of a call in one of the usual forms; an empty name when it is none."""
-    if isinstance(value, dict) and isinstance(value.get("function"), dict):
-        value = value["function"]
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        return "", None
-    key = next((k for k in ("arguments", "parameters") if k in value), None)
-    return (value["name"], _object(value[key])) if key else ("", None)
+def _unquoted(raw: str) -> str:
+    """Argument text as the model wrote it: broken text arrives quoted (see ``models.wire``)."""
+    try:
+        inner = json.loads(raw) if raw.startswith('"') else raw
+    except ValueError:
+        return raw
+    return inner if isinstance(inner, str) else raw
 
 
 def to_openai(messages: Iterable[Message]) -> list[dict[str, Any]]:

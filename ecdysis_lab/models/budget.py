@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ecdysis_lab.models.errors import BudgetExceeded
-from ecdysis_lab.records import Usage, from_json
+from ecdysis_lab.records import Usage
 from ecdysis_lab.store import Run, told
+from ecdysis_lab.store.foreign import ForeignText, parse_json
 
 
 @dataclass
@@ -58,8 +59,7 @@ class Budget:
                     file.seek(self._read_bytes)
                     fresh, newline, _ = file.read().rpartition(b"\n")
                 for line in fresh.split(b"\n"):
-                    if line.startswith(b"{") and line.endswith(b"}"):
-                        self._total += from_json(Usage, json.loads(line))
+                    self._total += _counted(line)
                 self._read_bytes += len(fresh) + len(newline)
             return self._total
 
@@ -97,6 +97,14 @@ class Budget:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
+
+
+def _counted(line: bytes) -> Usage:
+    """What a line of the file adds; nothing where a full disk or an editor damaged it."""
+    try:
+        return Usage() + Usage(**parse_json(line))
+    except (ForeignText, TypeError):
+        return Usage()
 
 
 def open_budget(run: Run, limits: tuple[float | None, int | None, float | None]) -> Budget | None:

@@ -7,8 +7,6 @@ Keys come from the environment only; no error text, parameter record or answer h
 from __future__ import annotations
 
 import functools
-import importlib
-import logging
 import os
 import queue
 import random
@@ -16,92 +14,36 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.models import answers, errors
 from ecdysis_lab.models.answers import to_openai
 from ecdysis_lab.models.budget import Budget
 from ecdysis_lab.models.errors import BudgetExceeded, ContentError, LLMError, PermanentError, TransientError
 from ecdysis_lab.models.params import ModelParams
+from ecdysis_lab.models.providers import (
+    OPTIONAL,
+    check_form,
+    check_sent,
+    key_names,
+    litellm,
+    own_client,
+    provider_of,
+)
 from ecdysis_lab.records import Completion, Usage
+from ecdysis_lab.store.secrets import public_url
+
+if TYPE_CHECKING:
+    from ecdysis_lab.models.wire import Exchange
 
 __all__ = [
     "Budget", "BudgetExceeded", "ContentError", "LLMError", "ModelParams", "PermanentError", "TransientError",
-    "check_model", "complete", "to_openai",
+    "complete", "to_openai",
 ]  # fmt: skip
 
-SIM_MODELS = tuple(
-    f"sim/{name}" for name in ("small", "medium", "large", "quirky", "flawless", "user", "reviewer")
-)
-MODEL_FORMS = (
-    "openai/NAME (with api_base for vLLM or llama.cpp), anthropic/NAME, gemini/NAME, ollama/NAME, "
-    f"or without any key {', '.join(SIM_MODELS)}"
-)
 EMPTY_RETRIES = 2
+SILENT_RETRIES = 2
 LONGEST_WAIT_SECONDS = 120.0
-
-
-@functools.cache
-def _litellm() -> Any:
-    """LiteLLM, imported when first used, without its network look-up of prices and without its chatter."""
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-    os.environ.setdefault("LITELLM_LOG", "ERROR")
-    litellm: Any = importlib.import_module("litellm")
-    litellm.suppress_debug_info = True
-    litellm.telemetry = False
-    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    return litellm
-
-
-@functools.cache
-def _provider(model: str) -> str:
-    """LiteLLM's provider of a model name; the first ``sim`` model registers that provider."""
-    litellm = _litellm()
-    if model.startswith("sim/"):
-        if model not in SIM_MODELS:
-            raise PermanentError(f"unknown model {model!r}; choose one of {', '.join(SIM_MODELS)}")
-        importlib.import_module("ecdysis_lab.models.sim").register()
-        return "sim"
-    try:
-        return str(litellm.get_llm_provider(model)[1])
-    except litellm.BadRequestError:
-        unknown = PermanentError(f"unknown model {model!r}: no such provider; use {MODEL_FORMS}")
-    raise unknown
-
-
-def check_model(model: str, params: ModelParams | None = None) -> None:
-    """Check a model name and its keys without a network call.
-
-    Parameters
-    ----------
-    model : any LiteLLM name.
-    params : how it is asked; with an ``api_base`` no key is required.
-
-    Raises
-    ------
-    LabError: unknown provider or ``sim`` profile (lists the forms), or a missing key (names its variable).
-    """
-    provider = _provider(model)
-    # Credential chains of their own cannot be judged by variables; one's own server may need no key.
-    if provider.startswith(("sim", "bedrock", "sagemaker", "vertex")) or (params and params.api_base):
-        return
-    missing = _missing_keys(model)
-    if provider.startswith("ollama"):
-        missing = [name for name in missing if not name.endswith("_BASE")]  # it has a default address
-    if missing:
-        raise PermanentError(f"{model} needs {' and '.join(missing)}; set it in the environment")
-
-
-def _missing_keys(model: str) -> list[str]:
-    return list(_litellm().validate_environment(model).get("missing_keys") or [])
-
-
-def _key_names(model: str) -> str:
-    """The variables that hold a model's key, whether set or not; values are never looked at."""
-    wanted = _provider(model).replace("_", "").upper() + "APIKEY"
-    present = [name for name in os.environ if name.replace("_", "").upper() == wanted]
-    return " and ".join(present or _missing_keys(model) or [_provider(model).upper() + "_API_KEY"])
 
 
 def complete(  # noqa: PLR0913
@@ -142,7 +84,10 @@ def complete(  # noqa: PLR0913
     request = _request(role, model, messages, tools, params, metadata)
     request |= {} if seed is None else {"seed": seed}
     request |= {} if response_format is None else {"response_format": response_format}
+    if provider_of(model) != "sim":
+        check_sent(model, provider_of(model), tuple(name for name in OPTIONAL if name in request))
     spent, empty, failed = Usage(), 0, 0
+    attempts = max_attempts
     rng = random.Random(f"{role}|{model}|{seed}|{messages[-1:]}")
     while True:
         _check(budget, spent)
@@ -156,7 +101,9 @@ def complete(  # noqa: PLR0913
             empty += 1
             request |= {} if seed is None else {"seed": seed + empty}  # the same seed would be silent again
             continue
-        wait = _wait_seconds(answer, failed, rng) if failed + 1 < max_attempts else None
+        if isinstance(answer, errors.Unreachable):
+            attempts = min(max_attempts, 1 + SILENT_RETRIES)
+        wait = _wait_seconds(answer, failed, rng) if failed + 1 < attempts else None
         if wait is None:
             answer.usage = spent
             raise answer
@@ -177,9 +124,11 @@ def _request(
     request: dict[str, Any] = {"model": model, "messages": messages, "temperature": params.temperature}
     optional = {"tools": tools or None, "api_base": params.api_base, "max_tokens": params.max_tokens}
     request |= {name: value for name, value in optional.items() if value is not None} | params.extra
-    if _provider(model) == "sim":
+    provider = provider_of(model)
+    check_form(model, provider)
+    if provider == "sim":
         request["metadata"] = {**(metadata or {}), "role": role}
-    elif params.api_base and _provider(model) == "openai" and "OPENAI_API_KEY" not in os.environ:
+    elif params.api_base and provider == "openai" and "OPENAI_API_KEY" not in os.environ:
         request["api_key"] = "none"  # the client insists on one; a local server does not care
     return request
 
@@ -195,9 +144,9 @@ def _check(budget: Budget | None, spent: Usage, ahead_seconds: float = 0.0) -> N
 
 def _wait_seconds(error: LLMError, failed: int, rng: random.Random) -> float | None:
     """Back-off with jitter, at least what the server asked for; None where a retry makes no sense."""
-    if not isinstance(error, TransientError):
+    if not isinstance(error, (TransientError, errors.Unreachable)):
         return None
-    asked = error.retry_after_seconds or 0.0
+    asked = getattr(error, "retry_after_seconds", None) or 0.0
     backoff = min(30.0, 2.0**failed) * rng.uniform(0.5, 1.0)
     return max(asked, backoff) if asked <= LONGEST_WAIT_SECONDS else None
 
@@ -205,22 +154,32 @@ def _wait_seconds(error: LLMError, failed: int, rng: random.Random) -> float | N
 def _attempt(request: dict[str, Any], timeout_seconds: float) -> tuple[Completion | LLMError, Usage]:
     """One call of LiteLLM: an answer or a typed error, and what it consumed."""
     model, simulated = request["model"], request["model"].startswith("sim/")
+    exchange = _exchange(request)
     once = {"timeout": timeout_seconds, "num_retries": 0, "max_retries": 0, "drop_params": True}
-    ask = functools.partial(_litellm().completion, **request, **once)
+    own = own_client(provider_of(model))
+    ask = functools.partial(litellm().completion, **request, **once, **own)
     # τ² switches this on for the whole process when it is imported, and LiteLLM then sends a request that the server
     # rejected (422) once more with other parameters.
-    _litellm().drop_params = False
+    litellm().drop_params = litellm().modify_params = False
     started = time.perf_counter()
-    failure: LLMError | None = None
+    failure: Completion | LLMError | None = None
     try:
-        response = _unlogged(ask) if simulated else _within(timeout_seconds, ask)
+        response = (
+            _unlogged(ask)
+            if simulated
+            else _within(timeout_seconds, functools.partial(_wired, exchange, ask))
+        )
     except Exception as raised:  # LiteLLM lets its own, OpenAI's and httpx's classes through
         if simulated and not hasattr(raised.__context__ or raised, "status_code"):
             raise  # a bug of ours, which LiteLLM wraps as a connection error
-        failure = errors.typed(raised, model, _key_names)
+        failure = _failure(raised, exchange, request)
     seconds = time.perf_counter() - started
-    if failure is None and not response.choices:
-        failure = TransientError(f"{model}: the server's answer holds no choice")
+    if failure is None and not getattr(response, "choices", None):
+        failure = _failure(ValueError("the server's answer holds no choice"), exchange, request)
+    if isinstance(failure, Completion):
+        tokens = answers.prompt_estimate(request)
+        usage = Usage(1, tokens, 0, 0.0, seconds, 1)  # no provider bills an error status
+        return replace(failure, usage=usage), usage
     if failure is not None:  # returned, not raised, so that no chained exception carries the raw text along
         return failure, Usage(seconds=seconds, attempts=1)
     usage = answers.usage_of(response, request, seconds)
@@ -228,6 +187,41 @@ def _attempt(request: dict[str, Any], timeout_seconds: float) -> tuple[Completio
         return answers.read(response, request, usage), usage
     except ContentError as nothing:
         return nothing, replace(usage, calls=0)
+
+
+def _exchange(request: dict[str, Any]) -> Exchange:
+    from ecdysis_lab.models.wire import Exchange
+
+    return Exchange([dict(message) for message in request["messages"]], list(request.get("tools") or ()))
+
+
+def _wired(exchange: Exchange, work: Callable[[], Any]) -> Any:
+    """Run ``work`` with an exchange that the wire fills in; it must have a thread of its own."""
+    from ecdysis_lab.models.wire import current
+
+    current.set(exchange)
+    return work()
+
+
+def _failure(raised: Exception, exchange: Exchange, request: dict[str, Any]) -> Completion | LLMError:
+    """What a failed call was: an error, or a call that the model broke and the provider could not read."""
+    model, api_base = request["model"], request.get("api_base")
+    what = errors.failed(raised, exchange, api_base)
+    if exchange.altered and "turns" in exchange.altered and not exchange.status:
+        exchange.detail, exchange.status = exchange.altered, 400
+        what = errors.failed(raised, exchange, api_base)
+    elif exchange.altered and not exchange.status:
+        return PermanentError(f"{model}: {exchange.altered} for provider {provider_of(model)}")
+    if exchange.silent:
+        where = public_url(api_base) or provider_of(model)
+        return errors.Unreachable(
+            f"{model}: no server answers at {where} ({what.detail}); start it, or check api_base and network"
+        )
+    broken = errors.broken_call(what) if request.get("tools") else None
+    if broken is not None:
+        written = answers.safe(exchange.generated or broken, request)
+        return Completion(None, (), (("", written),), "malformed", Usage())
+    return errors.typed(raised, what, model, key_names)
 
 
 def _unlogged(work: Callable[[], Any]) -> Any:

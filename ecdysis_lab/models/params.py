@@ -6,9 +6,9 @@ import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from ecdysis_lab.records import LabError
+from ecdysis_lab.store.secrets import public_url
 
 _SECRET = re.compile(
     r"api_?key|secret|password|credential|headers|(?<!per)_token$|authorization", re.IGNORECASE
@@ -55,17 +55,10 @@ class ModelParams:
         """What can change an answer, as JSON text for ``Trial.model_params``: no key, no timeout."""
         values = {
             "temperature": self.temperature,
-            "api_base": _without_login(self.api_base),
+            "api_base": public_url(self.api_base),
             "max_tokens": self.max_tokens,
             "extra": self.extra or None,
         }
         return json.dumps(
             {name: value for name, value in values.items() if value is not None}, sort_keys=True
         )
-
-
-def _without_login(url: str | None) -> str | None:
-    if url is None:
-        return None
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

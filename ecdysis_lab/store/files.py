@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ecdysis_lab.records import LabError, from_json
+from ecdysis_lab.store.foreign import each_text
+from ecdysis_lab.store.secrets import hide, hide_logins
+
+DEEPEST = 500  # levels of nesting in what the lab itself writes
 
 
 class StoreError(LabError):
@@ -120,8 +124,17 @@ def write_all(file: BinaryIO, content: bytes) -> None:
 
 
 def dump(value: Any, indent: int | None = None) -> str:
-    """JSON text of records, numpy values and paths; NaN becomes null."""
-    return json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    """JSON text of records, numpy values and paths; NaN becomes null; it holds no key of the environment."""
+    plain = _plain(value)
+    text = _text(plain, indent)
+    if hide_logins(hide(text)) == text:
+        return text
+    # Text by text, since a key of digits could stand in a number.
+    return _text(each_text(plain, lambda said: hide_logins(hide(said)), max_depth=DEEPEST), indent)
+
+
+def _text(plain: Any, indent: int | None) -> str:
+    return json.dumps(plain, indent=indent, ensure_ascii=False, allow_nan=False)
 
 
 def _plain(value: Any) -> Any:
