@@ -468,3 +468,25 @@ def test_a_real_trial_is_scored_and_holds_the_fault(
     assert left.status == "scored" and left.score is not None
     assert left.faults and left.faults[0].rule in attack.full.split()
     assert left.faults[0].hook in ("check", "brief", "describe")
+
+
+COUNTING = {
+    "contract": "from ecdysis_lab.hooks import said\nf = said\n\n\ndef describe(tool):\n"
+    "    f.seen = getattr(f, 'seen', 0) + 1\n"
+    "    return {{**tool, 'description': tool['description'] + f' {{f.seen}}'}}\n",
+    "actions": "from ecdysis_lab.hooks import Refuse, said\n\n\ndef check(call, view):\n"
+    "    return Refuse(f'{{getattr(said, \"seen\", 0)}} seen.', 'Try again.')\n",
+}
+
+
+def test_the_first_trial_of_a_process_is_like_the_next(places: dict[str, str], tmp_path: Path) -> None:
+    """What ``describe`` leaves on a function that the layers share is there in every trial, and only in that trial."""
+    from ecdysis_lab.benchmarks import load_benchmark
+    from ecdysis_lab.harness.rollout import Setup, run_trial
+
+    harness = build(tmp_path, COUNTING, places)
+    bench = load_benchmark("tau2/airline")
+    task = bench.tasks("train", 1, 0)[0]
+    first, second = (run_trial(Setup("tau2/airline", "sim/large"), task, harness.path, 0) for _ in range(2))
+    assert first.context == second.context and first.shown == second.shown
+    assert any(f"{len(bench.tools)} seen." in (m.content or "") for m in second.context)

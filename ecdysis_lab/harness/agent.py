@@ -25,8 +25,6 @@ T = TypeVar("T")
 MAX_REFUSALS_IN_A_ROW = 3
 MAX_REFUSALS_PER_TURN = 9
 MAX_MALFORMED = 3
-DESCRIBED_KEPT = 32
-_DESCRIBED: dict[tuple[str, str], list[dict[str, Any]]] = {}
 
 
 class HarnessedAgent:
@@ -81,7 +79,7 @@ class HarnessedAgent:
         """Open the harness on a live environment; the tools are described here."""
         bench = self.benchmark
         self._host = Host(self.harness, bench.policy, list(bench.tools), environment.read)
-        self._tools = self._describe_all()
+        self._tools = [self._described(dict(tool)) for tool in bench.tools]
         if bench.opening:
             self._see(Message("assistant", bench.opening))
 
@@ -137,18 +135,6 @@ class HarnessedAgent:
 
     def _note(self, action: str, hook: str, **what: Any) -> None:
         self.interventions.append(Intervention(len(self.context), hook, action, **what))
-
-    def _describe_all(self) -> list[dict[str, Any]]:
-        """Tools as the contract describes them; asked once per harness, since ``describe`` sees the tool only."""
-        key = (self.harness.hash, hashlib.sha256(json.dumps(list(self.benchmark.tools)).encode()).hexdigest())
-        if key in _DESCRIBED:
-            return [dict(tool) for tool in _DESCRIBED[key]]
-        tools = [self._described(dict(tool)) for tool in self.benchmark.tools]
-        if not self.interventions:  # a fault belongs to the trial that met it
-            while len(_DESCRIBED) >= DESCRIBED_KEPT:
-                _DESCRIBED.pop(next(iter(_DESCRIBED)))
-            _DESCRIBED[key] = tools
-        return [dict(tool) for tool in tools]
 
     def _described(self, tool: dict[str, Any]) -> dict[str, Any]:
         return self._safely("describe", lambda: self.host.describe(tool), tool, tool["name"])
