@@ -163,8 +163,10 @@ def observe(call, result, view):
     id = call.arguments.get("order_id", "")
     data = json.loads(result)
     match data:
-        case {"status": status}:
+        case {"status": str(status)}:
             return TEMPLATE.format(order=id, status=status)
+        case int() | [str(), *_]:
+            return ", ".join(f"{id}" for id in data) + str(type(data))
     if isinstance(getattr(call, "name", None), str) and ID.match(id):
         return "{} of {}".format(id, Counter(m["role"] for m in view.messages))
     return None
@@ -226,7 +228,34 @@ def test_ordinary_rules_pass(tmp_path: Path) -> None:
         ("x = '{a}'.format_map({})", "access to 'format_map'"),
         ("import string\nx = string.Formatter()", "access to 'Formatter'"),
         ("def f():\n    yield\nx = f().gi_frame", "access to 'gi_frame'"),
-        ("match 1:\n    case object(__class__=c):\n        pass", "match on the private attribute"),
+        ("match 1:\n    case object(__class__=c):\n        pass", "match on the class object"),
+        ("match 1:\n    case int(real=r):\n        pass", "match on attributes of int"),
+        ("str = object\nmatch 1:\n    case str(x):\n        pass", "match on the class str"),
+        (
+            "import datetime\nmatch datetime.datetime:\n    case datetime.date(now=n):\n        pass",
+            "match on the class datetime.date",
+        ),
+        (
+            "class A:\n    x: int\ndef f(a):\n    match a:\n        case A(x):\n            pass",
+            "match on the class A",
+        ),
+        ("T = type('T', (), {})", "type other than type(x)"),
+        ("T = type(*('T', (), {}))", "type other than type(x)"),
+        ("t = type", "type other than type(x)"),
+        ("class M(type):\n    pass", "type other than type(x)"),
+        ("T = type(str)('T', (), {})", "a call of type(x)"),
+        ("def m(*a):\n    return 1\nclass T(metaclass=m):\n    pass", "class T with keywords"),
+        ("x = hash(object())", "use of 'hash'"),
+        ("h = hash", "use of 'hash'"),
+        ("class A:\n    def f(self):\n        return hash(self)", "use of 'hash'"),
+        ("x = id(3)\nid = 1", "use of 'id'"),
+        ("def g(id):\n    return id\ndef f(x):\n    return id(x)", "use of 'id'"),
+        ("def f(x):\n    global id\n    y = id(x)\n    id = 1", "use of 'id'"),
+        ("class A:\n    id = id", "use of 'id'"),
+        ("x = [dir(n) for n in (1, 2)]\ndef f(dir):\n    return dir", "use of 'dir'"),
+        ("f = lambda x: input(x)\ninput = 3", "use of 'input'"),
+        ("T = 'x'\ndef f(T):\n    return T.format(1)", "format() on a computed string"),
+        ("import json\ndef f(json):\n    return json.format(1)", "format() on a computed string"),
         ("import datetime\nx = datetime.datetime.now()", "there is no clock here"),
         ("async def f():\n    pass", "async code"),
         ("class A:\n    def __reduce__(self):\n        return 1", "definition of '__reduce__'"),

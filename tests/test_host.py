@@ -538,7 +538,7 @@ def test_the_report_names_every_line_and_what_is_missing_is_said_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     report = sandbox_report()
-    lines = "audit builtins core cpu descriptors files memory parent processes seccomp user"
+    lines = "audit builtins clock core cpu descriptors files memory parent processes seccomp user"
     assert sorted(report) == lines.split()
     if sys.platform == "linux" and os.uname().machine in ("x86_64", "aarch64"):
         assert set(report.values()) == {""}

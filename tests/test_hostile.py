@@ -109,6 +109,55 @@ while frame:
 return Refuse(seen[:20000], 'x')
 """
 
+NO_CLOCK = {
+    "match a class": "import datetime\nmatch datetime.datetime:\n    case object(now=n): pass",
+    "match an instance": "import datetime\nmatch datetime.datetime(2024, 5, 15):\n    case object(utcnow=n): pass",
+    "match the day of a time": "import datetime\nmatch datetime.datetime(2024, 5, 15).date():\n    case object(today=n): pass",
+    "match by an own class": "import datetime\nclass A(datetime.datetime):\n    __match_args__ = ('now',)\nmatch A(2024, 5, 15):\n    case A(n): pass",
+    "class of the first moment": "import datetime\nn = getattr(type(datetime.datetime.min), 'no' + 'w')",
+    "first moment itself": "import datetime\nn = getattr(datetime.datetime.min, 'n' 'ow')",
+    "class of a date": "import datetime\nn = getattr(type(datetime.datetime.max.date()), 'today')",
+    "dictionary of a class": "import datetime\nn = vars(datetime.date)['today'].__func__",
+    "method resolution": "import datetime\nn = datetime.datetime.mro()[1].today",
+    "in a table": "import datetime\nn = {{'f': datetime.datetime}}['f'].now",
+    "globals of wraps": "import functools\nn = functools.wraps.__globals__['__builtins__']['__import__']('time').time",
+    "module by wraps": "import functools\nimport sys\nn = sys.modules['time'].monotonic_ns",
+    "made class": "import functools\nT = type('T', (), {{'__match_args__': ('__' + 'globals__',)}})\nn = functools.wraps.__globals__['recursive_repr'].__globals__['__builtins__']['__import__']('time').perf_counter",
+    "a given time is none": "import sys\nn = lambda: sys.modules['time'].localtime(None)",
+    "text of now": "import sys\nn = lambda: sys.modules['time'].strftime('%S')",
+}
+"""Ways to a clock; each ends with ``n``, which would read it."""
+CLOCKS = [
+    Attack(
+        f"clock: {name}",
+        check(f"{body}\nreturn Refuse('LEAK' + str(n()), 'x')"),
+        "denied error",
+        "denied error",
+    )
+    for name, body in NO_CLOCK.items()
+]
+ADDRESSES = {
+    "hash of an object": "n = hash(object())",
+    "hash of a function": "def f(): pass\nn = hash(f)",
+    "hash by another name": "h = hash\nn = h(lambda: 1)",
+    "hash in a table": "n = [abs, hash][1](object())",
+    "hash by map": "n = list(map(hash, [object()]))",
+    "id": "n = id(view)",
+    "id freed elsewhere": "def g(id): return id\nn = g(1) + __builtins__['id'](view)",
+    "id in another function": "def g(id): return id\ndef f(x): return id(x)\nn = f(view)",
+    "dir": "n = dir(view)",
+    "dir freed by a loop": "def g():\n    for dir in (): pass\nn = [dir(x) for x in (view,)]",
+    "three-argument type": "n = type('T', (), {{'__match_args__': ('policy',)}})",
+    "type of a class": "n = type(str)('T', (), {{}})",
+    "type by star": "n = type(*('T', (), {{}}))",
+    "metaclass": "class M(type): pass\nclass A(metaclass=M): pass\nn = A",
+}
+"""Addresses, and classes out of nothing: the builtins line holds them; behind the kernel alone they are harmless."""
+ADDRESSED = [
+    Attack(f"address: {name}", check(f"{body}\nreturn Refuse('LEAK' + str(n), 'x')"), "", "denied error")
+    for name, body in ADDRESSES.items()
+]
+
 ATTACKS = [
     # files
     Attack("read tasks", check("return Refuse('LEAK' + open('{tasks}').read()[:99], 'x')"), "denied"),
@@ -232,8 +281,9 @@ ATTACKS = [
     Attack("forged read of nothing", check("send('{{\"i\": 3, \"read\": [1], \"arguments\": 7}}')\nos.read(3, 9999)", SEND), "protocol"),
     Attack("write tool by view._read", check("view._read('cancel', {{}})\n" + LEAK), "denied"),
     # determinism
-    Attack("clock", check("import time, datetime\nview.policy = time.time()\ndatetime.datetime.now()"), "harmless"),
-    Attack("clock by datetime", check("import datetime\nreturn Refuse(str(datetime.datetime.now()), 'x')"), "harmless", inner="denied"),
+    Attack("clock", check("import time, datetime\nview.policy = time.time()\ndatetime.datetime.now()"), "denied"),
+    Attack("clock by datetime", check("import datetime\nreturn Refuse(str(datetime.datetime.now()), 'x')"), "denied"),
+    *CLOCKS,
     Attack("entropy", check("import os\nos.urandom(8)\n" + LEAK), "denied error"),
 ]  # fmt: skip
 
@@ -337,6 +387,33 @@ def test_attacks_are_contained(attack: Attack, lines: str, places: dict[str, str
         assert host.check(Call("c", {}), 1) == Refuse("well", "x")
 
 
+@pytest.mark.parametrize("lines", ["all lines", "past static"])
+@pytest.mark.parametrize("attack", ADDRESSED, ids=lambda attack: attack.name)
+def test_addresses_and_made_classes_are_refused(
+    attack: Attack, lines: str, places: dict[str, str], tmp_path: Path
+) -> None:
+    with Host(build(tmp_path, attack.files, places), "p", TOOLS, None, LIMITS, LINES[lines]) as host:
+        outcome, said = play(host)
+    assert outcome in (attack.full if lines == "all lines" else attack.inner).split() and "LEAK" not in said
+
+
+STILL = """
+import datetime
+day = datetime.datetime.fromisoformat('2024-05-15T15:00:00')
+said = [day.strftime('%a %d'), str(datetime.datetime.strptime('15 May', '%d %B').month), str(day.date() > datetime.date.min)]
+said += [str(datetime.datetime.fromtimestamp(0)), str(hash('x')), str(hash((1, 'y'))), str(type(day))]
+return Refuse(' | '.join(said), 'x')
+"""
+
+
+def test_given_times_still_convert(places: dict[str, str], tmp_path: Path) -> None:
+    with Host(build(tmp_path, check(STILL), places), "p", TOOLS, None, LIMITS, ("static",)) as host:
+        verdict = host.check(Call("c", {}), 1)
+    assert isinstance(verdict, Refuse)
+    assert verdict.reason.startswith("Wed 15 | 5 | True | 1970-01-01 00:00:00 | ")
+    assert verdict.reason.endswith("<class 'datetime.datetime'>")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="without root the user line has nothing to drop")
 @pytest.mark.parametrize("line", ALONE)
 @pytest.mark.parametrize("name", AIMS)
@@ -391,3 +468,25 @@ def test_a_real_trial_is_scored_and_holds_the_fault(
     assert left.status == "scored" and left.score is not None
     assert left.faults and left.faults[0].rule in attack.full.split()
     assert left.faults[0].hook in ("check", "brief", "describe")
+
+
+COUNTING = {
+    "contract": "from ecdysis_lab.hooks import said\nf = said\n\n\ndef describe(tool):\n"
+    "    f.seen = getattr(f, 'seen', 0) + 1\n"
+    "    return {{**tool, 'description': tool['description'] + f' {{f.seen}}'}}\n",
+    "actions": "from ecdysis_lab.hooks import Refuse, said\n\n\ndef check(call, view):\n"
+    "    return Refuse(f'{{getattr(said, \"seen\", 0)}} seen.', 'Try again.')\n",
+}
+
+
+def test_the_first_trial_of_a_process_is_like_the_next(places: dict[str, str], tmp_path: Path) -> None:
+    """What ``describe`` leaves on a function that the layers share is there in every trial, and only in that trial."""
+    from ecdysis_lab.benchmarks import load_benchmark
+    from ecdysis_lab.harness.rollout import Setup, run_trial
+
+    harness = build(tmp_path, COUNTING, places)
+    bench = load_benchmark("tau2/airline")
+    task = bench.tasks("train", 1, 0)[0]
+    first, second = (run_trial(Setup("tau2/airline", "sim/large"), task, harness.path, 0) for _ in range(2))
+    assert first.context == second.context and first.shown == second.shown
+    assert any(f"{len(bench.tools)} seen." in (m.content or "") for m in second.context)

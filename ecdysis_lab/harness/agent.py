@@ -35,8 +35,6 @@ MAX_REFUSALS_PER_TURN = 9
 MAX_MALFORMED = 3
 MALFORMED_NOTE = "[system] another call of the same message was malformed: "
 GREETED, GREETING_ENDS = "(You opened the conversation with: ", ")\n\n"
-DESCRIBED_KEPT = 32
-_DESCRIBED: dict[tuple[str, str], list[dict[str, Any]]] = {}
 
 
 def unquoted(text: str) -> str:
@@ -97,7 +95,7 @@ class HarnessedAgent:
         """Open the harness on a live environment; the tools are described here."""
         bench = self.benchmark
         self._host = Host(self.harness, bench.policy, list(bench.tools), environment.read)
-        self._tools = self._describe_all()
+        self._tools = [self._described(dict(tool)) for tool in bench.tools]
         if bench.opening:
             self._see(Message("assistant", bench.opening))
 
@@ -153,18 +151,6 @@ class HarnessedAgent:
 
     def _note(self, action: str, hook: str, **what: Any) -> None:
         self.interventions.append(Intervention(len(self.context), hook, action, **what))
-
-    def _describe_all(self) -> list[dict[str, Any]]:
-        """Tools as the contract describes them; asked once per harness, since ``describe`` sees the tool only."""
-        key = (self.harness.hash, hashlib.sha256(json.dumps(list(self.benchmark.tools)).encode()).hexdigest())
-        if key in _DESCRIBED:
-            return [dict(tool) for tool in _DESCRIBED[key]]
-        tools = [self._described(dict(tool)) for tool in self.benchmark.tools]
-        if not self.interventions:  # a fault belongs to the trial that met it
-            while len(_DESCRIBED) >= DESCRIBED_KEPT:
-                _DESCRIBED.pop(next(iter(_DESCRIBED)))
-            _DESCRIBED[key] = tools
-        return [dict(tool) for tool in tools]
 
     def _described(self, tool: dict[str, Any]) -> dict[str, Any]:
         return self._safely("describe", lambda: self.host.describe(tool), tool, tool["name"])

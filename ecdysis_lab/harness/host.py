@@ -1,9 +1,9 @@
 """Runs a harness out of process: one fresh, shut-in worker per trial, JSON over a pipe, typed faults.
 
 What holds, from the outside in: the static policy (``static.py``); builtins and imports cut down to an
-allow-list; an audit hook; a system-call allow-list (seccomp) without files, sockets, processes, signals or
-executable memory; resource limits; user nobody where the parent is root; no environment, no terminal; and
-this side, which validates every answer, bounds its size before reading it, and kills on time.
+allow-list; a process without a clock; an audit hook; a system-call allow-list (seccomp) without files, sockets,
+processes, signals or executable memory; resource limits; user nobody where the parent is root; no environment, no
+terminal; and this side, which validates every answer, bounds its size before reading it, and kills on time.
 ``sandbox_report()`` says which of these hold here; a missing one is warned about once per process.
 
 What the sandbox does not cover
@@ -12,6 +12,8 @@ What the sandbox does not cover
 - Platforms other than Linux on x86_64 or aarch64 have no system-call filter: there a harness that evades the
   Python lines can do what the user can do to existing processes and the open pipe. Do not run untrusted
   harnesses there.
+- Addresses in the text of an object without a ``__repr__`` of its own, and in the order of a set of such objects:
+  they repeat within a process of ours, not between two.
 - What a harness *says*. Its texts reach the task model, which may be misled by them; the gates judge that.
 - What a harness learns through ``view.read`` is bounded only by the benchmark's read-only tools.
 - Parsing: source is parsed and compiled (never run) in this process, which trusts CPython's parser on at

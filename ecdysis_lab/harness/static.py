@@ -7,12 +7,14 @@ It is the first of the sandbox's lines and the only one that answers an author i
 from __future__ import annotations
 
 import ast
+import dis
 import functools
 import importlib
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from ecdysis_lab.records import LAYER_FILES
@@ -40,7 +42,10 @@ IMPORTS = _words(
 """Modules that harness code may import."""
 
 _NAMES = _words("open exec eval compile globals locals breakpoint memoryview setattr delattr")
-_NAMES_IF_FREE = _words("dir exit help id input quit vars")  # ordinary words: fine once rebound
+_NAMES_IF_LOCAL = _words("dir exit hash help id input quit vars")  # ordinary words: fine as local variables
+_GLOBAL_LOADS = _words("LOAD_NAME LOAD_GLOBAL LOAD_CLASSDEREF LOAD_FROM_DICT_OR_GLOBALS")
+_MATCHED = _words("bool bytes dict float frozenset int list set str tuple")
+"""Builtins that a class pattern may name: they match themselves, no attribute is read."""
 _ATTRIBUTES = _words(
     "mro gi_frame gi_code cr_frame cr_code ag_frame ag_code f_back f_globals f_builtins f_locals f_code"
     " tb_frame tb_next co_code get_type_hints ForwardRef make_dataclass singledispatch singledispatchmethod"
@@ -76,12 +81,30 @@ def source_problems(name: str, source: str) -> tuple[Problem, ...]:
         return (Problem(name, 0, "not plain UTF-8 text"),)
     try:
         tree = ast.parse(source)
-        compile(source, name, "exec", dont_inherit=True)
+        code = compile(source, name, "exec", dont_inherit=True)
     except SyntaxError as error:
         return (Problem(name, error.lineno or 0, f"syntax error: {error.msg}"),)
     except (ValueError, RecursionError, MemoryError) as error:
         return (Problem(name, 0, f"cannot be parsed: {type(error).__name__} {error}".rstrip()),)
-    return tuple(sorted(_Policy(name, tree).problems(), key=lambda p: p.line))
+    found = [*_Policy(name, tree).problems(), *_looked_up(name, code)]
+    return tuple(sorted(found, key=lambda p: p.line))
+
+
+def _looked_up(file: str, code: CodeType) -> Iterator[Problem]:
+    """Ordinary words that Python would look up as builtins: a local variable of that name frees its function only.
+
+    A class may hash itself by its values.
+    """
+    todo = [code]
+    while todo:
+        code = todo.pop()
+        todo += [c for c in code.co_consts if isinstance(c, CodeType)]
+        line = code.co_firstlineno
+        for step in dis.get_instructions(code):
+            line = (step.positions.lineno if step.positions else None) or line
+            if step.opname in _GLOBAL_LOADS and step.argval in _NAMES_IF_LOCAL:
+                if (step.argval, code.co_name) != ("hash", "__hash__"):
+                    yield Problem(file, line, f"use of {step.argval!r}")
 
 
 class _Policy:
@@ -103,12 +126,10 @@ class _Policy:
                 if node.module == "ecdysis_lab":
                     self.modules.update((a.asname or a.name, f"ecdysis_lab.{a.name}") for a in node.names)
         self.nodes = nodes
-        self.bound = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-        self.bound |= {n.arg for n in nodes if isinstance(n, ast.arg)}
-        self.bound |= {n.name for n in nodes if isinstance(n, ast.FunctionDef)}
+        self.bound = set(_bindings(nodes))
         self.owners = {id(n.value) for n in nodes if isinstance(n, ast.Attribute)}
         self.callees = {id(n.func): n for n in nodes if isinstance(n, ast.Call)}
-        self.constants = _constant_names(tree)
+        self.constants = _constant_names(tree, nodes)
         self.docstrings = {id(n.value) for n in nodes if isinstance(n, ast.Expr)}
 
     def problems(self) -> Iterator[Problem]:
@@ -183,13 +204,15 @@ class _Policy:
 
     def _literal(self, node: ast.expr) -> bool:
         return isinstance(node, (ast.Constant, ast.JoinedStr)) or (
-            isinstance(node, ast.Name) and (node.id in self.constants or node.id in self.modules)
+            isinstance(node, ast.Name) and node.id in self.constants
         )
 
     def _name(self, node: ast.Name) -> Iterator[str]:
         dunder = node.id.startswith("__") and node.id not in ("__name__", "__doc__")
-        if dunder or node.id in _NAMES or (node.id in _NAMES_IF_FREE and node.id not in self.bound):
+        if dunder or node.id in _NAMES:
             yield f"use of {node.id!r}"
+        elif node.id == "type" and not self._asks_type(node):
+            yield "type other than type(x): classes are made by class statements"
         elif node.id in self.modules and id(node) not in self.owners:
             yield f"module {node.id!r} used as a value; write {node.id}.something"
         elif node.id in ("getattr", "hasattr"):
@@ -198,6 +221,20 @@ class _Policy:
             text = name.value if isinstance(name, ast.Constant) else None
             if not isinstance(text, str) or text.startswith("_") or text in _ATTRIBUTES | _CLOCK:
                 yield f"{node.id} without a public constant attribute name"
+
+    def _asks_type(self, node: ast.Name) -> bool:
+        call = self.callees.get(id(node))
+        plain = call is not None and len(call.args) == 1 and not call.keywords
+        return plain and call is not None and not isinstance(call.args[0], ast.Starred)
+
+    def _call(self, node: ast.Call) -> Iterator[str]:
+        inner = node.func
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "type":
+            yield "a call of type(x); name the class"
+
+    def _class(self, node: ast.ClassDef) -> Iterator[str]:
+        if node.keywords:
+            yield f"class {node.name} with keywords; a metaclass could make any class"
 
     def _constant(self, node: ast.Constant) -> Iterator[str]:
         if isinstance(node.value, str) and id(node) not in self.docstrings and _DUNDER.search(node.value):
@@ -208,9 +245,11 @@ class _Policy:
             yield f"definition of {node.name!r}"
 
     def _match(self, node: ast.MatchClass) -> Iterator[str]:
-        for name in node.kwd_attrs:
-            if name.startswith("_") or name in _ATTRIBUTES:
-                yield f"match on the private attribute {name!r}"
+        name = node.cls.id if isinstance(node.cls, ast.Name) else ast.unparse(node.cls)[:40]
+        if name not in _MATCHED or name in self.bound:
+            yield f"match on the class {name}; allowed: {', '.join(sorted(_MATCHED))}, or use isinstance"
+        elif node.kwd_attrs:
+            yield f"match on attributes of {name}; write x.name"
 
     def _async(self, node: ast.AST) -> Iterator[str]:
         yield "async code"
@@ -220,15 +259,32 @@ def _is_module(module: str, name: str) -> bool:
     return isinstance(getattr(importlib.import_module(module), name, None), ModuleType)
 
 
-def _constant_names(tree: ast.Module) -> set[str]:
+def _bindings(nodes: list[ast.AST]) -> Iterator[str]:
+    """Names that a file binds, once for each binding."""
+    for node in nodes:
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.MatchMapping):
+            yield node.rest or ""
+        elif isinstance(
+            node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler | ast.MatchAs | ast.MatchStar
+        ):
+            yield node.name or ""
+        elif isinstance(node, ast.alias):
+            yield node.asname or node.name
+
+
+def _constant_names(tree: ast.Module, nodes: list[ast.AST]) -> set[str]:
     """Names bound exactly once in the whole file, at top level, to a string constant."""
-    stores = [n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)]
+    stores = Counter(_bindings(nodes))
     return {
         target.id
         for node in tree.body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
         for target in node.targets
-        if isinstance(target, ast.Name) and stores.count(target.id) == 1
+        if isinstance(target, ast.Name) and stores[target.id] == 1
     }
 
 
@@ -240,6 +296,8 @@ _RULES: dict[type, Any] = {
     ast.Constant: _Policy._constant,
     ast.FunctionDef: _Policy._function,
     ast.MatchClass: _Policy._match,
+    ast.Call: _Policy._call,
+    ast.ClassDef: _Policy._class,
     ast.AsyncFunctionDef: _Policy._async,
     ast.Await: _Policy._async,
 }

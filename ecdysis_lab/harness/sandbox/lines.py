@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import builtins
 import ctypes
+import datetime
+import functools
+import gc
 import os
+import random
 import resource
 import signal
 import struct
 import sys
+import time
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -28,10 +33,11 @@ ALLOWED = _words(
     "__future__ collections collections.abc dataclasses datetime decimal fractions functools itertools json"
     " math re statistics string textwrap typing unicodedata"
 )
+_BEHIND_DATETIME = {"time": ("strftime",), "_strptime": ("_strptime_datetime",)}  # it imports them when asked
 OURS = ("hooks",)  # rooms of ecdysis_lab that harness code may import as well
 _NO_BUILTIN = _words(
     "open exec eval compile __import__ globals locals vars breakpoint input help exit quit memoryview setattr"
-    " delattr __loader__ __spec__"
+    " delattr id dir __loader__ __spec__"
 )
 _NO_MEMBER = _words("get_type_hints ForwardRef make_dataclass singledispatch singledispatchmethod Formatter")
 _AUDIT_OK = _words(
@@ -55,7 +61,7 @@ def confine(limits: dict[str, int], without: list[str], server: int) -> dict[str
     -------
     Name of each line -> why it is missing, or an empty string where it holds.
     """
-    lines: dict[str, str] = {"builtins": "", "audit": ""}
+    lines: dict[str, str] = {"builtins": "", "audit": "", "clock": _clock_runs}
     cpu = limits["total_cpu_seconds"]
     for line, kind, value in (
         ("core", resource.RLIMIT_CORE, 0),
@@ -141,6 +147,57 @@ def _audit(event: str, _arguments: tuple[Any, ...]) -> None:
         raise PermissionError(f"the sandbox does not allow {event}")
 
 
+_clock_runs = "it was not stopped"
+
+
+def steady() -> None:
+    """Leave this process no clock and no fresh randomness, whoever asks and by whatever name.
+
+    Classes of C code take no new attributes, so their dictionaries are changed. What converts a given time stays.
+    """
+    global _clock_runs
+    clocks = {name: getattr(time, name) for name in _CLOCKS if hasattr(time, name)}
+    stopped = {id(real): _needs_time(real, _CLOCKS[name]) for name, real in clocks.items()}
+    for module in [m for m in sys.modules.values() if isinstance(m, types.ModuleType)]:
+        vars(module).update({name: stopped[id(v)] for name, v in vars(module).items() if id(v) in stopped})
+    random.Random.seed = functools.partialmethod(_seed, random.Random.seed)  # type: ignore[method-assign, assignment]
+    try:
+        for kind in (datetime.date, datetime.datetime):
+            inside = gc.get_referents(vars(kind))[0]
+            inside.update(
+                (name, classmethod(_refuse)) for name in ("now", "today", "utcnow") if name in inside
+            )
+            ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
+        _clock_runs = ""
+    except (AttributeError, IndexError, TypeError) as error:
+        _clock_runs = f"the clock of datetime cannot be stopped: {error}"
+
+
+_CLOCKS = dict.fromkeys(
+    _words(
+        "time time_ns monotonic monotonic_ns perf_counter perf_counter_ns process_time process_time_ns"
+        " thread_time thread_time_ns clock_gettime clock_gettime_ns clock_getres get_clock_info"
+    ),
+    99,
+) | {"localtime": 1, "gmtime": 1, "ctime": 1, "asctime": 1, "strftime": 2}
+"""Functions of ``time`` that read the clock, and with how many arguments they do not."""
+
+
+def _needs_time(real: Callable[..., Any], count: int) -> Callable[..., Any]:
+    def given(*arguments: Any) -> Any:
+        return real(*arguments) if len(arguments) >= count and None not in arguments else _refuse()
+
+    return given
+
+
+def _seed(self: Any, real: Callable[..., None], value: Any = None, *version: Any) -> None:
+    real(self, 0 if value is None else value, *version)
+
+
+def _refuse(*_given: Any, **_named: Any) -> NoReturn:
+    raise PermissionError("there is no clock here, since trials must repeat; take times from the view")
+
+
 def _facade(name: str) -> types.ModuleType:
     """A copy of a module with its public names only, so that nothing leads further and no change sticks."""
     shown = types.ModuleType(name)
@@ -150,13 +207,6 @@ def _facade(name: str) -> types.ModuleType:
     return shown
 
 
-def _no_clock(real: type) -> type:
-    def refuse(_cls: type, *_arguments: Any, **_named: Any) -> NoReturn:
-        raise PermissionError("there is no clock here, since trials must repeat; take times from the view")
-
-    return type(real.__name__, (real,), {name: classmethod(refuse) for name in ("now", "today", "utcnow")})
-
-
 def safe_builtins() -> dict[str, Any]:
     """Builtins without evaluators and file access, with an import of allowed modules only."""
     modules = {name: _facade(name) for name in (*ALLOWED, *(f"ecdysis_lab.{name}" for name in OURS))}
@@ -164,8 +214,10 @@ def safe_builtins() -> dict[str, Any]:
     vars(modules["ecdysis_lab"]).update((name, modules[f"ecdysis_lab.{name}"]) for name in OURS)
     vars(modules["collections"])["abc"] = modules["collections.abc"]
     vars(modules["__future__"]).update(vars(sys.modules["__future__"]))
-    for kind in ("date", "datetime"):
-        setattr(modules["datetime"], kind, _no_clock(getattr(modules["datetime"], kind)))
+
+    for name, wants in _BEHIND_DATETIME.items():
+        modules[name] = types.ModuleType(name)
+        vars(modules[name]).update((want, getattr(sys.modules[name], want)) for want in wants)
 
     def guarded_import(name: str, _g: Any = None, _l: Any = None, wanted: Any = (), level: int = 0) -> Any:
         if level or name not in modules:
@@ -180,5 +232,24 @@ def safe_builtins() -> dict[str, Any]:
 
         return look_up
 
+    def kind_of(thing: Any, *more: Any) -> type:
+        kind = builtins.type(thing)
+        if more or issubclass(kind, builtins.type):
+            raise PermissionError("type takes one thing that is no class")
+        return kind
+
+    by_address: Any = object.__hash__
+
+    def value_hash(thing: Any) -> int:
+        if builtins.type(thing).__hash__ is by_address:
+            raise PermissionError("the hash of an object is its address, and trials must repeat")
+        return hash(thing)
+
     shown = {name: value for name, value in vars(builtins).items() if name not in _NO_BUILTIN}
-    return {**shown, "__import__": guarded_import, "getattr": guarded(getattr), "hasattr": guarded(hasattr)}
+    guards: dict[str, Any] = {
+        "getattr": guarded(getattr),
+        "hasattr": guarded(hasattr),
+        "type": kind_of,
+        "hash": value_hash,
+    }
+    return {**shown, **guards, "__import__": guarded_import}

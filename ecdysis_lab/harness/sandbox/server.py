@@ -68,6 +68,7 @@ def _preload() -> tuple[Callable[[int, int], None], struct.Struct, struct.Struct
     warnings.simplefilter("ignore")  # showing one would open files
     for name in packages:
         sys.modules[name].__path__ = []
+    lines.steady()
     gc.freeze()
     return worker.main, REQUEST, REPLY
 

@@ -1,0 +1,38 @@
+"""The crash benchmark at a small size: kills fall while work is under way, and each kind of damage makes it red."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).parent / "benchmarks" / "crash.py"
+pytestmark = pytest.mark.slow
+
+
+def storm(*options: str) -> tuple[int, dict[str, Any]]:
+    left = subprocess.run(
+        [sys.executable, str(SCRIPT), "--json", *options], capture_output=True, text=True, timeout=600
+    )
+    assert left.stdout, left.stderr
+    return left.returncode, json.loads(left.stdout)
+
+
+def test_kills_at_work_lose_and_repeat_nothing() -> None:
+    code, found = storm("--kills", "5")
+    assert (found["repeated"], found["differing"], found["broken"], code) == (0, [], [], 0)
+    assert found["kills_in_work"] == 5 == sum(found["by_phase"].values())
+    assert found["trials_done_at_kill"]["min"] >= 1
+    assert found["trials_done_at_kill"]["max"] > found["trials_done_at_kill"]["min"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "shown_by"), [("have", "repeated"), ("files", "broken"), ("again", "differing")]
+)
+def test_a_damaged_product_is_red(damage: str, shown_by: str) -> None:
+    code, found = storm("--kills", "8" if damage == "files" else "3", "--break", damage)
+    assert code == 1 and found[shown_by]
