@@ -88,7 +88,7 @@ def train(root: Path, desk: Desk, **other: Any) -> tuple[RoundRecord, ...]:
     """A small run whose reviewer and editor are the desk."""
     with OpenAIServer(desk) as server:
         base: dict[str, Any] = {
-            "traitrain_tasks": 8, "trials": 1, "rounds": 2, "seed": 2, "start": "empty", "embedder": "tfidf", "debate": 1,
+            "train_tasks": 8, "trials": 1, "rounds": 2, "seed": 2, "start": "empty", "embedder": "tfidf", "debate": 1,
             "review_model": "openai/x", "api_base": server.url, "editor": "litellm", "workers": 1,
         }  # fmt: skip
         arm, settings = other.pop("arm", "ecdysis"), configure(**(base | other))

@@ -7,8 +7,9 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from ecdysis_lab.benchmarks.deadline import Limited
 from ecdysis_lab.models.sim import introduce
-from ecdysis_lab.records import Benchmark, LabError
+from ecdysis_lab.records import Benchmark, Environment, LabError
 
 REGISTRY: dict[str, str] = {
     "tau2/airline": "ecdysis_lab.benchmarks.tau2:airline",
@@ -51,8 +52,20 @@ def load_benchmark(name: str) -> Benchmark:
         raise LabError(
             f"benchmark {name!r}: its name must be the path that it is given by, not {made.name!r}"
         )
+    if name not in REGISTRY:  # those limit their tools themselves
+        _limit(made)
     introduce(name, made)
     return made
+
+
+def _limit(made: Benchmark) -> None:
+    """Let every environment that a benchmark hands out, to itself too, have the time limit of tools."""
+    bare = made.environment
+
+    def environment(task_id: str) -> Environment:
+        return Limited(bare(task_id), made.effect)
+
+    object.__setattr__(made, "environment", environment)
 
 
 def _reach(module: str) -> None:

@@ -14,11 +14,13 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache, partial
 from typing import Any
+
+from ecdysis_lab.benchmarks.deadline import TooLong, within
 
 COLLECTIONS = {"airline": ("flights", "users", "reservations"), "retail": ("products", "users", "orders")}
 
@@ -107,7 +109,27 @@ def fresh_environment(domain: str, solo_mode: bool = False) -> Any:
     db = type(database).model_construct(**{name: CopyOnAccess(getattr(database, name)) for name in names})
     toolkit = next(v for k, v in vars(module).items() if k.lower() == f"{domain}tools")(db)
     toolkit.get_db_hash = partial(difference_hash, db, names)
+    toolkit.use_tool = partial(_use_tool, toolkit, toolkit.use_tool)
     return module.Environment(domain_name=domain, policy=policy, tools=toolkit)
+
+
+_stopped: dict[
+    str, str
+] = {}  # computations that took too long: the evaluator repeats every call, and so do models
+
+
+def _use_tool(toolkit: Any, use: Callable[..., Any], /, tool_name: str, **arguments: Any) -> Any:
+    """The one way to a tool (orchestrator, evaluator, reads, replays), with a time limit."""
+    computes = toolkit.has_tool(tool_name) and toolkit.tool_type(tool_name).value not in ("read", "write")
+    key = f"{tool_name} {_text(arguments)}" if computes else ""
+    if key in _stopped:
+        raise TooLong(_stopped[key])
+    try:
+        return within(lambda: use(tool_name, **arguments), tool_name, computes)
+    except TooLong as late:
+        if computes:
+            _stopped[key] = str(late)
+        raise
 
 
 def registered(domain: str) -> str:

@@ -52,8 +52,15 @@ def for_run(name: str, model: str, api_base: str | None = None, budget: Any = No
     LabError: unknown name, or an editor that needs a model with a simulated one.
     """
     key = SERVER_KEY if model.startswith("openai/") and os.environ.get(SERVER_KEY) else None
+    price = _price(model) if name == "opencode" else None
     options: dict[str, dict[str, Any]] = {
-        "opencode": {"model": model, "api_base": api_base, "api_key_env": key},
+        "opencode": {
+            "model": model,
+            "api_base": api_base,
+            "api_key_env": key,
+            "budget": budget,
+            "usd_per_token": price,
+        },
         "litellm": {"model": model, "api_base": api_base, "budget": budget},
     }
     if name in options and model.startswith("sim/"):
@@ -61,3 +68,14 @@ def for_run(name: str, model: str, api_base: str | None = None, budget: Any = No
             f"editor {name!r} needs a real review model, got {model!r}; or choose the editor rules"
         )
     return load(name, **options.get(name, {}))
+
+
+def _price(model: str) -> tuple[float, float] | None:
+    """LiteLLM's price of a prompt and of a completion token, or None where it knows none."""
+    import litellm
+
+    for name in (model, model.partition("/")[2]):
+        row = litellm.model_cost.get(name, {})
+        if row.get("input_cost_per_token") and row.get("output_cost_per_token"):
+            return float(row["input_cost_per_token"]), float(row["output_cost_per_token"])
+    return None

@@ -20,6 +20,7 @@ from ecdysis_lab.review.spec import printable
 REPAIR = "Your blocks could not be applied, and none was:\n{why}\n\nAnswer again with all blocks, corrected."
 REPAIR_CHARS = 40_000  # of the unusable answer that the model gets to see again
 MAX_ANSWER_CHARS = 400_000
+CUT_OFF = "the answer was cut off at the model's output limit"
 OPENING = re.compile(r"<{5,9} SEARCH(?:[ \t]+(\S+))?[ \t]*")
 DIVIDER, CLOSING = re.compile(r"={5,9}[ \t]*"), re.compile(r">{5,9} REPLACE\b.*")
 NOTHING = re.compile(r"NO CHANGE\.?", re.IGNORECASE)
@@ -99,7 +100,7 @@ class LiteLLMEditor:
             text = printable(answer.text or "")
             messages = [*messages, {"role": "assistant", "content": text}]
             try:
-                edited = apply(parse(text), files)
+                edited = apply(_whole(text, answer.finish), files)
             except ValueError as error:
                 why = str(error)
             else:
@@ -127,6 +128,18 @@ def _raw(parent: Harness, edited: dict[str, str]) -> dict[str, bytes]:
         name: before[name] if parent.files.get(name) == text else text.encode()
         for name, text in edited.items()
     }
+
+
+def _whole(text: str, finish: str) -> list[Block]:
+    """The blocks of an answer that came to its end.
+
+    Raises
+    ------
+    ValueError: it was cut off, or as in :func:`parse`.
+    """
+    if finish == "length":
+        raise ValueError(f"{CUT_OFF}; of {len(text)} characters nothing was applied")
+    return parse(text)
 
 
 def parse(answer: str) -> list[Block]:

@@ -2,8 +2,9 @@
 
 It gets a folder with only the harness, SPEC.md and CONTRACT.md; files there may be edited, and everything else (shell,
 web, other folders, sub-agents) is denied by its own permission rules. It runs with its own configuration and state
-folders, which are removed, with closed stdin and an environment of a few named variables, as a process group of its
-own that is killed at the time limit. Its permission rules are no sandbox: they stop what the model asks for, not a
+folders, which are removed, with closed stdin and an environment of a few named variables. It is ended with all that it
+started at its time limit, at a limit of the run's budget (within one of its steps), when it only repeats itself, and
+when this process dies. Its permission rules are no sandbox: they stop what the model asks for, not a
 fault of the program.
 """
 
@@ -19,28 +20,28 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ecdysis_lab.harness import load_harness
-from ecdysis_lab.models.errors import PermanentError, redact
-from ecdysis_lab.records import Candidate, LabError, Spec, Usage
+from ecdysis_lab.models.budget import Budget
+from ecdysis_lab.models.errors import BudgetExceeded, PermanentError
+from ecdysis_lab.records import Candidate, LabError, Spec
 from ecdysis_lab.review.debate import prompt
 from ecdysis_lab.review.editors import staging
-from ecdysis_lab.review.editors.watch import Line, watched
+from ecdysis_lab.review.editors.events import Log
+from ecdysis_lab.review.editors.watch import watched
 
 TESTED = "1.18.33"
 OLDEST = (1, 1, 1)  # since then `permission` holds all rules
 INSTALL = f"`npm install -g opencode-ai@{TESTED}` brings it"
 PROVIDER, KEY = "lab", "ECDYSIS_EDITOR_KEY"
-ERRORS_IN_A_ROW = 4  # OpenCode itself repeats a failed request for as long as one lets it
 PASSED_ON = ("PATH", "LANG", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
 SWITCHES = (
     "AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "PROJECT_CONFIG", "CLAUDE_CODE", "SHARE", "DEFAULT_PLUGINS",
     "EXTERNAL_SKILLS", "TERMINAL_TITLE",
 )  # fmt: skip
-MESSAGES = 10  # denials named in the notes
 
 
 class OpenCodeEditor:
@@ -55,6 +56,7 @@ class OpenCodeEditor:
     binary : name or path of the program.
     usd_per_token : price of a prompt and of a completion token; without it the cost is unknown.
     context_tokens : the model's context window; OpenCode shortens its conversation before it is full.
+    budget : shared budget of the run.
 
     Raises
     ------
@@ -73,6 +75,7 @@ class OpenCodeEditor:
         binary: str = "opencode",
         usd_per_token: tuple[float, float] | None = None,
         context_tokens: int = 128_000,
+        budget: Budget | None = None,
     ) -> None:
         for option, value in (("model", model), ("api_base", api_base)):
             if not value:
@@ -82,7 +85,7 @@ class OpenCodeEditor:
         if api_key_env and not os.environ.get(api_key_env):
             raise LabError(f"editor opencode: api_key_env names {api_key_env}; set it in the environment")
         self.model, self.api_base, self.api_key_env = model.removeprefix("openai/"), api_base, api_key_env
-        self.timeout_seconds, self.usd_per_token = timeout_seconds, usd_per_token
+        self.timeout_seconds, self.usd_per_token, self.budget = timeout_seconds, usd_per_token, budget
         self.limit = {"context": context_tokens, "output": min(16_384, context_tokens // 4)}
         self.program = _program(binary)
 
@@ -96,7 +99,7 @@ class OpenCodeEditor:
 
         Raises
         ------
-        ecdysis_lab.models.errors.PermanentError: the server refused the key.
+        ecdysis_lab.models.errors.PermanentError: the server refused the key. BudgetExceeded: the budget is used up.
         LabError: ``out`` already holds something.
         """
         parent = load_harness(harness)
@@ -106,31 +109,54 @@ class OpenCodeEditor:
             log = self._run(root, stage)
             files, notes = staging.collect(stage, spec, feedback)
         staging.keep_transcript(out, log.events, self._key)
+        if log.over:
+            raise log.over
         if log.refused_key:
             key = self.api_key_env or "api_key_env"
             raise PermanentError(f"editor opencode: the server refused the key ({log.failure}); set {key}")
-        edit = staging.Edit(files, log.usage(self.usd_per_token), (*log.denied, *notes), log.failure)
+        cost = log.usage.cost_usd if self.usd_per_token else None
+        usage = replace(log.usage, seconds=log.seconds, cost_usd=cost)
+        edit = staging.Edit(files, usage, (*log.notes, *notes), log.failure)
         return staging.candidate(parent, edit, out, self.name)
 
     @property
     def _key(self) -> str | None:
         return os.environ.get(self.api_key_env) if self.api_key_env else None
 
-    def _run(self, root: Path, stage: Path) -> _Log:
+    def _run(self, root: Path, stage: Path) -> Log:
         (root / "config/opencode/opencode.json").write_text(json.dumps(self._config()), encoding="utf-8")
         # With a title given, OpenCode does not spend a call of its own on one.
         command = [self.program, "run", "--pure", "--format", "json", "--title", "harness edit"]
         command += ["--print-logs", "--log-level", "ERROR", "--model", f"{PROVIDER}/model"]
         command += [f"{prompt('editor')}\n\n{prompt('editor_opencode')}"]
         env = _environment(root) | ({KEY: self._key} if self._key else {})
-        log, began = _Log(secret=self._key), time.monotonic()
-        with closing(watched(command, stage, env, self.timeout_seconds)) as lines:
-            for line in lines:
-                log.read(line)
-                if log.failure:
-                    break  # closing ends the process group
+        log, began = Log(self._key, self.usd_per_token, self.budget), time.monotonic()
+        try:
+            with closing(watched(command, stage, env, self._seconds())) as lines:
+                for line in lines:
+                    log.read(line)
+                    if log.failure:
+                        break  # closing ends the program
+            if log.failure and self.budget:
+                self.budget.check()
+        except BudgetExceeded as over:
+            log.over = over
         log.seconds = time.monotonic() - began
         return log
+
+    def _seconds(self) -> float:
+        """Wall clock of this edit: its own limit, or what is left of the run's.
+
+        Raises
+        ------
+        BudgetExceeded: nothing is left.
+        """
+        if self.budget is None:
+            return self.timeout_seconds
+        self.budget.check()
+        if self.budget.max_seconds is None:
+            return self.timeout_seconds
+        return min(self.timeout_seconds, self.budget.max_seconds - (time.time() - self.budget.started))
 
     def _config(self) -> dict[str, Any]:
         options = {"baseURL": self.api_base} | ({"apiKey": f"{{env:{KEY}}}"} if self.api_key_env else {})
@@ -153,89 +179,6 @@ class OpenCodeEditor:
             "provider": {PROVIDER: provider},
             "permission": {"*": "deny", **allowed, **denied},
         }
-
-
-@dataclass
-class _Log:
-    """What OpenCode reported, read line by line."""
-
-    secret: str | None = None
-    events: list[str] = field(default_factory=list)
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    steps: int = 0
-    errors: int = 0
-    errors_in_a_row: int = 0
-    denied: list[str] = field(default_factory=list)
-    failure: str = ""
-    refused_key: bool = False
-    last_words: str = ""
-    seconds: float = 0.0
-
-    def usage(self, usd_per_token: tuple[float, float] | None) -> Usage:
-        """Tokens of the steps that ended; a request that failed reports none."""
-        cost = None
-        if usd_per_token:
-            cost = self.prompt_tokens * usd_per_token[0] + self.completion_tokens * usd_per_token[1]
-        return Usage(
-            calls=self.steps,
-            prompt_tokens=self.prompt_tokens,
-            completion_tokens=self.completion_tokens,
-            cost_usd=cost,
-            seconds=self.seconds,
-            attempts=self.steps + self.errors,
-        )
-
-    def read(self, line: Line) -> None:
-        """Take in one line of its output, or the way it ended."""
-        if line.source == "stdout":
-            self._event(line.text)
-        elif line.source == "stderr":
-            self._logged(line.text)
-        elif line.text and not self.failure:
-            said = redact(staging.scrub(self.last_words, self.secret))
-            self.failure = f"opencode: {line.text}" + (f" ({said})" if said else "")
-
-    def _event(self, text: str) -> None:
-        try:
-            event = json.loads(text)
-        except ValueError:
-            return  # a banner
-        self.events.append(text)
-        part = event.get("part") or {}
-        if event.get("type") == "step_finish":
-            tokens = part.get("tokens") or {}
-            cache = tokens.get("cache") or {}
-            self.prompt_tokens += tokens.get("input", 0) + cache.get("read", 0) + cache.get("write", 0)
-            self.completion_tokens += tokens.get("output", 0) + tokens.get("reasoning", 0)
-            self.steps, self.errors_in_a_row = self.steps + 1, 0
-        elif event.get("type") == "tool_use" and (part.get("state") or {}).get("status") == "error":
-            self._tool_error(str(part.get("tool")), part["state"])
-        elif event.get("type") == "error":
-            error = event.get("error") or {}
-            data = error.get("data") or {}
-            self.refused_key = data.get("statusCode") in (401, 403)
-            self._fail(str(data.get("message") or error.get("name") or error))
-
-    def _tool_error(self, tool: str, state: dict[str, Any]) -> None:
-        error, asked = str(state.get("error")), state.get("input") or {}
-        if "prevents you from using" not in error and "unavailable tool" not in error:
-            return  # e.g. a text to replace that is not there: the model sees it and goes on
-        what = str(next((asked[k] for k in ("filePath", "command", "path", "url") if k in asked), ""))[:120]
-        if len(self.denied) < MESSAGES:
-            self.denied.append(staging.scrub(f"denied: {tool} {what}".rstrip(), self.secret))
-
-    def _logged(self, text: str) -> None:
-        if 'message="stream error"' not in text:
-            self.last_words = text.strip() or self.last_words
-            return
-        self.errors, self.errors_in_a_row = self.errors + 1, self.errors_in_a_row + 1
-        found = re.search(r'error\.error="((?:[^"\\]|\\.)*)"', text)
-        if self.errors_in_a_row >= ERRORS_IN_A_ROW:
-            self._fail(f"{found[1] if found else 'no answer'} ({self.errors_in_a_row} times in a row)")
-
-    def _fail(self, why: str) -> None:
-        self.failure = f"opencode: the model did not answer: {redact(staging.scrub(why, self.secret))}"
 
 
 @contextmanager

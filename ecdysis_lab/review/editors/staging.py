@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +12,12 @@ from pathlib import Path
 from ecdysis_lab.harness import copy_harness, diff_harness, load_harness
 from ecdysis_lab.harness.source import FILES, SHIPPED, Harness
 from ecdysis_lab.records import Candidate, Change, Spec, Usage
+from ecdysis_lab.review.spec import printable
 from ecdysis_lab.store.run import Run
 
 SPEC_FILE, CONTRACT_FILE = "SPEC.md", "CONTRACT.md"
+MAX_FILE_BYTES = 1_000_000
+NOTES = 20  # dropped paths that are named
 
 
 @dataclass(frozen=True)
@@ -98,18 +103,37 @@ def collect(folder: Path, spec: Spec, feedback: str) -> tuple[dict[str, bytes], 
     notes: list[str] = []
     given = {SPEC_FILE: render_spec(spec, feedback), CONTRACT_FILE: contract()}
     for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if path.is_symlink():
-            notes.append(f"dropped {name}: a link")
-        elif path.is_dir():
+        name = printable(path.relative_to(folder).as_posix())
+        if path.is_dir() and not path.is_symlink():
             continue
+        found = _plain(path)
+        if isinstance(found, str):
+            notes.append(f"dropped {name}: {found}")
         elif name in FILES:
-            files[name] = path.read_bytes()
+            files[name] = found
         elif name not in given:
             notes.append(f"dropped {name}: a harness has only {', '.join(FILES)}")
-        elif path.read_bytes() != given[name].encode():
+        elif found != given[name].encode():
             notes.append(f"dropped the change to {name}: the editor may not edit it")
-    return files, notes
+    more = [f"dropped {len(notes) - NOTES} more paths"] if len(notes) > NOTES else []
+    return files, notes[:NOTES] + more
+
+
+def _plain(path: Path) -> bytes | str:
+    """The bytes of a plain file of its own, or what it is instead; nothing else is opened, since that may block."""
+    try:
+        entry = os.lstat(path)
+        if stat.S_ISLNK(entry.st_mode):
+            return "a link"
+        if not stat.S_ISREG(entry.st_mode):
+            return "not a plain file"
+        if entry.st_nlink > 1:
+            return "a hard link"
+        if entry.st_size > MAX_FILE_BYTES:
+            return f"{entry.st_size} bytes; at most {MAX_FILE_BYTES} are read"
+        return path.read_bytes()
+    except OSError as why:
+        return f"cannot be read ({why.strerror})"
 
 
 def candidate(parent: Harness, edit: Edit, out: Path, editor: str) -> Candidate:

@@ -1,4 +1,8 @@
-"""Runs a program under a wall-clock limit and hands out its lines as they come; nothing of it stays behind."""
+"""Runs a program under a wall-clock limit and hands out its lines as they come; nothing of it stays behind.
+
+A :mod:`~ecdysis_lab.review.editors.keeper` between this process and the program ends all that the program started, also
+when this process is killed.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import os
 import queue
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Generator, Iterator
@@ -15,6 +20,8 @@ from pathlib import Path
 from typing import IO, Literal
 
 MAX_LINE_CHARS = 4_000_000
+KEEPER = Path(__file__).with_name("keeper.py")
+END_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -28,9 +35,9 @@ class Line:
 def watched(
     command: list[str], cwd: Path, env: dict[str, str], timeout_seconds: float
 ) -> Generator[Line, None, None]:
-    """Run a program in its own process group, with stdin closed, and yield its lines, the ``end`` line last.
+    """Run a program with its stdin closed and yield its lines, the ``end`` line last.
 
-    However the iteration ends (exit, time limit, the caller leaves), the whole group is killed.
+    However the iteration ends (exit, time limit, the caller leaves, or dies), whatever the program started is killed.
 
     Parameters
     ----------
@@ -39,10 +46,10 @@ def watched(
     """
     deadline = time.monotonic() + timeout_seconds
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-I", "-S", str(KEEPER), *command],
         cwd=cwd,
         env=env,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -88,7 +95,12 @@ def _read(stream: IO[str], source: Literal["stdout", "stderr"], lines: queue.Que
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Kill the group, also what the program left running in it."""
-    with contextlib.suppress(ProcessLookupError):
+    """Let the keeper end what is left; kill it where it does not."""
+    assert process.stdin is not None
+    with contextlib.suppress(OSError):
+        process.stdin.close()
+    try:
+        process.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+        process.wait()

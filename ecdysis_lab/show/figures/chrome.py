@@ -1,22 +1,25 @@
 """PNG and SVG from a headless Chrome that loads Plotly once for all figures of a call.
 
 Kaleido reloads its page, all of Plotly included, before every image; driving the browser through its own
-library, choreographer, takes about a third of that time and draws each figure once for both formats.
+library, choreographer, takes about a third of that time and draws each figure once for both formats. That happens in
+a process of its own (``drawing.py``), which is ended with the browser whatever either of them does.
 """
 
 from __future__ import annotations
 
-import asyncio
-import base64
+import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ecdysis_lab.review.editors.watch import watched
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -29,8 +32,7 @@ BROWSERS = (
     "chrome",
     "microsoft-edge",
 )
-START_SECONDS = 60.0
-FIGURE_SECONDS = 60.0
+WAIT_SECONDS = 60.0  # for the browser to start, to load the page, for each figure
 
 
 def find_chrome() -> tuple[str | None, str]:
@@ -65,57 +67,34 @@ def images(figures: Mapping[str, go.Figure]) -> tuple[dict[str, tuple[bytes, str
     chrome, reason = find_chrome()
     if chrome is None or not figures:
         return {}, reason
-    # A thread of its own: inside Jupyter an event loop already runs in this one.
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, _draw(chrome, figures)).result()
+    with tempfile.TemporaryDirectory(prefix="ecdysis-figures-") as folder:
+        page = Path(folder) / "page.html"
+        page.write_text(_page(figures), encoding="utf-8")
+        drawn, reason = _drawn(chrome, page, list(figures))
+        return {
+            name: (page.with_name(f"{n}.png").read_bytes(), page.with_name(f"{n}.svg").read_text("utf-8"))
+            for n, name in enumerate(figures)
+            if n < drawn
+        }, reason
 
 
-async def _draw(chrome: str, figures: Mapping[str, go.Figure]) -> tuple[dict[str, tuple[bytes, str]], str]:
-    import choreographer
-    from choreographer.channels import ChannelClosedError
-    from choreographer.errors import BrowserClosedError, BrowserFailedError, ChromeNotFoundError
-
-    drawn: dict[str, tuple[bytes, str]] = {}
-    try:
-        with tempfile.TemporaryDirectory(prefix="ecdysis-figures-") as folder:
-            page = Path(folder) / "page.html"
-            page.write_text(_page(figures), encoding="utf-8")
-            # choreographer starts the browser without its sandbox, which root needs; the page is ours alone.
-            browser = choreographer.Browser(path=chrome)
-            await asyncio.wait_for(browser.open(), START_SECONDS)
-            try:
-                tab = await browser.create_tab(page.as_uri())
-                await asyncio.wait_for(_run(tab, _LOADED), START_SECONDS)
-                for i, name in enumerate(figures):
-                    png, svg = await asyncio.wait_for(_run(tab, f"draw({i})"), FIGURE_SECONDS)
-                    drawn[name] = base64.b64decode(png), svg
-            finally:
-                await browser.close()
-    except (BrowserClosedError, BrowserFailedError, ChannelClosedError, ChromeNotFoundError) as error:
-        return drawn, f"{chrome} did not run: {error!r}"
-    except TimeoutError:
-        return drawn, f"{chrome} gave no image within {FIGURE_SECONDS:.0f} s"
-    except _PageError as error:
-        return drawn, f"{chrome} could not draw figure {list(figures)[len(drawn)]}: {error}"
-    return drawn, ""
-
-
-_LOADED = "(async () => { while (!window.draw) await new Promise(r => setTimeout(r, 20)); return true; })()"
-
-
-class _PageError(RuntimeError):
-    """The page threw instead of drawing."""
-
-
-async def _run(tab: Any, expression: str) -> Any:
-    """Value of a JavaScript promise in the page."""
-    wanted = {"expression": expression, "awaitPromise": True, "returnByValue": True}
-    answer = await tab.send_command("Runtime.evaluate", wanted)
-    result = answer.get("result", {})
-    if "error" in answer or "exceptionDetails" in result:
-        detail = result.get("exceptionDetails", {}).get("exception", {})
-        raise _PageError(str(detail.get("description") or answer.get("error") or result)[:300])
-    return result["result"].get("value")
+def _drawn(chrome: str, page: Path, names: list[str]) -> tuple[int, str]:
+    """How many figures lie beside the page afterwards, and why there are no more."""
+    command = [sys.executable, "-P", str(Path(__file__).with_name("drawing.py")), chrome, str(page)]
+    command += [f"{WAIT_SECONDS:g}", *names]
+    drawn, reason, said = 0, f"{chrome} did not run", ""
+    # The program keeps its own limits; this one is for a program that does not.
+    limit = WAIT_SECONDS * (len(names) + 4)
+    with closing(watched(command, page.parent, dict(os.environ), limit)) as lines:
+        for line in lines:
+            if line.text.startswith(('{"drawn"', '{"reason"')):
+                told = json.loads(line.text)
+                if "reason" in told:
+                    return drawn, told["reason"]
+                drawn = told["drawn"]
+            elif line.text.strip():
+                said = line.text.strip()
+    return drawn, f"{reason}: {said[:300]}"
 
 
 def _page(figures: Mapping[str, go.Figure]) -> str:
