@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import time
+import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from damaged_files import CASES, DEEP, TALK, chat
 
 from ecdysis_lab.cli import parser
 from ecdysis_lab.failures import collection
+from ecdysis_lab.failures.embedding import embedder
 from ecdysis_lab.failures.importing import import_traces
-from ecdysis_lab.records import to_json
-from ecdysis_lab.store import Store
+from ecdysis_lab.records import Message, Trajectory, Trial, to_json
+from ecdysis_lab.store import Run, Store, StoreError
 
 
 def saved(path: Path, content: Any) -> Path:
@@ -127,3 +132,110 @@ def test_the_same_record_many_times_takes_time_as_it_grows(tmp_path: Path) -> No
     start = time.perf_counter()
     assert len(import_traces(file).trajectories) == 20_000
     assert time.perf_counter() - start < 60  # walking from the first seed each time takes many hours
+
+
+# -- the store and the run folder ----------------------------------------------------------------------------------
+
+ODD = "x\ud83d\ude00 \udfff y"  # a pair of halves, and half of one
+
+
+def trial(task: str, **more: Any) -> Trajectory:
+    """A scored trajectory."""
+    identity = Trial("b", "1", task, "train", "m", "u", "", more.pop("seed", 0))
+    return Trajectory(identity, "scored", 0.0, "user_stop", {}, (Message("user", "hi"),), **more)
+
+
+def test_halves_of_surrogates_are_written_as_characters_or_replaced(tmp_path: Path) -> None:
+    run = Run.open(tmp_path, "r", {"model": ODD})
+    assert run.config == {"model": "x😀 \ufffd y"}
+    assert Run.open(tmp_path, "r", {"model": ODD}).config == run.config
+    run.append_ledger({"what": ODD})
+    assert run.ledger() == [{"what": "x😀 \ufffd y"}]
+    run.write_status("failed", error=ODD)
+    assert run.status["error"] == "x😀 \ufffd y"
+    run.round("ecdysis", 1).context = ODD
+    assert run.round("ecdysis", 1).context == "x😀 \ufffd y"
+    store = Store(tmp_path)
+    odd = replace(trial(ODD), messages=(Message("user", ODD),), truth={"cause": ODD}, error=ODD)
+    assert store.put(odd) and store.have([odd.key]) == {odd.key}
+    assert store.get(odd.key, with_truth=True).messages[0].content == "x😀 \ufffd y"  # type: ignore[union-attr]
+    store.put(replace(odd, status="infra_error"))
+    assert store.infra_errors()[0].error == "x😀 \ufffd y"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"no zlib", zlib.compress(b"{cut"), zlib.compress(b"[1]"), zlib.compress(b"5"), zlib.compress(b"{}"),
+        zlib.compress(b"[" * 20_000), zlib.compress(b'{"trial": [1]}'), zlib.compress(b'{"trial": {"task": 1}}'),
+        zlib.compress(b'{"status":"scored","score":0,"termination":"x","checks":{},"messages":[5],"trial":null}'),
+        zlib.compress(b"9" * 5000), zlib.compress(b"\xff\xfe\x00"), "text", 7,
+    ],
+)  # fmt: skip
+def test_a_damaged_body_counts_as_not_run_and_breaks_no_other(body: Any, tmp_path: Path) -> None:
+    store, mine = Store(tmp_path), [trial(str(n)) for n in range(3)]
+    for trajectory in mine:
+        store.put(trajectory)
+        store.put(replace(trajectory, status="infra_error", score=None))
+    keys = [t.key for t in mine]
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("UPDATE trials SET body = ? WHERE key = ?", (body, keys[1]))
+        connection.execute("UPDATE truth SET body = ? WHERE key = ?", (body, keys[0]))
+        connection.execute("UPDATE infra_errors SET body = ? WHERE key = ?", (body, keys[1]))
+    again = Store(tmp_path)
+    with pytest.warns(UserWarning, match=f"trial {keys[1]} is damaged and counts as not run"):
+        assert again.have(keys) == {keys[0], keys[2]}
+    assert again.damaged() == [keys[1]] and again.keys() == {keys[0], keys[2]} and again.get(keys[1]) is None
+    assert (
+        [t.key for t in again.trajectories(keys)]
+        == [t.key for t in again.trajectories()]
+        == [keys[0], keys[2]]
+    )
+    assert again.get(keys[0], with_truth=True) is not None
+    with pytest.warns(UserWarning, match="infrastructure error 2 is damaged"):
+        assert len(again.infra_errors()) == 2
+    found = import_traces(tmp_path)
+    assert len(found.trajectories) == 2 and [d.field for d in found.damaged] == [f"trial {keys[1]}"]
+    assert again.put(mine[1]) and Store(tmp_path).have(keys) == set(keys)
+
+
+def test_a_damaged_body_is_said_wherever_it_is_met_first(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for n in range(2):
+        store.put(trial(str(n)))
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("UPDATE trials SET body = 'x' WHERE task_id = '0'")
+    with pytest.warns(UserWarning, match="damaged"):
+        assert [t.trial.task_id for t in store.trajectories()] == ["1"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"[1]", b"5", b'"x"', b"[" * 20_000, b"9" * 5000, b"\xff\xfe", b"{cut", b'{"harness": ', b"[{}]"],
+)
+def test_a_damaged_file_of_a_run_is_one_sentence(content: bytes, tmp_path: Path) -> None:
+    run = Run.open(tmp_path, "r", {"model": "m"})
+    place = run.round("ecdysis", 1)
+    candidate = place.candidate_path(0)
+    names = ("config.json", "summary.json", "wall.json", "frozen-ecdysis.json", "status.json", "ledger.jsonl")
+    there = ("failures.json", "patterns.json", "subset.json", "review.json", "record.json", "debate.json", "candidate-0.json", "context.md")  # fmt: skip
+    for name in (*names, *(f"{place.place}/{name}" for name in there)):
+        run.path(name).write_bytes(content + b"\n")
+    reads: list[Callable[[], object]] = [
+        lambda: run.config, lambda: run.summary, lambda: run.wall, lambda: run.frozen("ecdysis"), run.ledger,
+        lambda: Run.open(tmp_path, "r", {"model": "m"}), lambda: place.failures, lambda: place.patterns,
+        lambda: place.review, lambda: place.record, place.debate, lambda: place.made(candidate),
+    ]  # fmt: skip
+    for read in reads:
+        with pytest.raises(StoreError, match=str(run.folder)) as told:
+            read()
+        assert "\n" not in str(told.value)
+    assert run.status == {"state": "missing"}
+    assert place.context.encode() is not None
+
+
+def test_odd_texts_are_embedded() -> None:
+    odd = ["", " ", ODD, "\x00\x1b[31m", "\u202e\u200b", "no-" * 100_000, "9" * 5000, "\n".join("ab")]
+    for name in ("tfidf", "auto"):
+        vectors, share = embedder(name).encode(odd)
+        assert vectors.shape[0] == len(odd) and np.isfinite(vectors).all() and 0 < share <= 1

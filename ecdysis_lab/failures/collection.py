@@ -172,8 +172,8 @@ def _body(trajectory: Trajectory) -> str:
 def _folder(path: Path, data: Path, keys: set[str]) -> tuple[str, Path]:
     """Name and folder of an import; another import of that name is not written over."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.resolve().stem).strip("-.") or "traces"
-    old = Run(data / "imports" / name).read_json(RECORD)
-    if old is not None and not set(old["keys"]) <= keys:
+    old = Run(data / "imports" / name).read_object(RECORD)
+    if old is not None and not set(map(str, old.get("keys", ["?"]))) <= keys:
         name += "-" + hashlib.sha256(" ".join(sorted(keys)).encode()).hexdigest()[:6]
     return name, data / "imports" / name
 
@@ -224,10 +224,11 @@ def read(
     """
     path = _path(str(source), Path(data) if data else None)
     if (path / RECORD).is_file():
-        record = Run(path).read_json(RECORD)
-        damaged = tuple(Damaged(**d) for d in record["damaged"])
-        found = _from_store(path, record["keys"], skip_infra=True)
-        got = Imported(tuple(found), damaged, record["infra_errors"], record["format"])
+        record = Run(path).read_object(RECORD) or {}
+        with Run(path).told_damage(RECORD):
+            damaged = tuple(Damaged(**d) for d in record["damaged"])
+            keys, infra, kind = list(map(str, record["keys"])), record["infra_errors"], record["format"]
+        got = Imported(tuple(_from_store(path, keys, skip_infra=True)), damaged, infra, kind)
         return path, got, got.counts()
     if Run(path).exists and not (path / "trials.sqlite").exists():
         found = _of_run(path)

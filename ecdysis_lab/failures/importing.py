@@ -109,7 +109,10 @@ def _from_store(path: Path) -> Imported:
     store = Store(path)
     # The log of infrastructure errors keeps every attempt; only trials that never finished count as lost.
     lost = {t.key for t in store.infra_errors()} - store.keys()
-    return Imported(tuple(store.trajectories()), (), len(lost), "store")
+    found = tuple(store.trajectories())
+    where = clean(str(store.path))
+    damaged = (Damaged(where, i, f"trial {k}", "damaged body") for i, k in enumerate(store.damaged()))
+    return Imported(found, tuple(damaged), len(lost), "store")
 
 
 @dataclass(frozen=True)
