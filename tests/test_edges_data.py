@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import sqlite3
@@ -20,7 +21,11 @@ from ecdysis_lab.cli import parser
 from ecdysis_lab.failures import collection
 from ecdysis_lab.failures.embedding import embedder
 from ecdysis_lab.failures.importing import import_traces
-from ecdysis_lab.records import Message, Trajectory, Trial, to_json
+from ecdysis_lab.harness.differences import matcher, unified
+from ecdysis_lab.harness.source import load_harness, sound_harness, static_problems
+from ecdysis_lab.harness.static import source_problems
+from ecdysis_lab.records import LabError, Message, Trajectory, Trial, to_json
+from ecdysis_lab.show.widgets.diff import TOO_MUCH, diff_html
 from ecdysis_lab.store import Run, Store, StoreError
 
 
@@ -239,3 +244,116 @@ def test_odd_texts_are_embedded() -> None:
     for name in ("tfidf", "auto"):
         vectors, share = embedder(name).encode(odd)
         assert vectors.shape[0] == len(odd) and np.isfinite(vectors).all() and 0 < share <= 1
+
+
+# -- the files of a harness ----------------------------------------------------------------------------------------
+
+
+def switches(folder: Path, content: bytes, sparse: int = 0) -> list[str]:
+    """What is said of a harness with this harness.toml, which must take little time and be short."""
+    folder.mkdir(exist_ok=True)
+    (folder / "actions.py").write_text("X = 1\n")
+    (folder / "harness.toml").write_bytes(content)
+    if sparse:
+        with (folder / "harness.toml").open("ab") as file:
+            file.truncate(sparse)
+    start = time.perf_counter()
+    said = [str(problem) for problem in static_problems(load_harness(folder))]
+    assert time.perf_counter() - start < 5 and all(len(line) < 300 for line in said)
+    return said
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"[rules]\na = " + b"9" * 5000, "not valid TOML"),
+        (b"[rules]\n" + b".".join([b"a"] * 3000) + b" = true", "must be true or false, not a dict"),
+        (b"[rules]\n" + b".".join([b"a"] * 8000) + b" = true", "must be true or false, not a dict"),
+        (b"[rules]\n" + b".".join([b"a"] * 20_000) + b" = true", "at most 16,384 are read"),
+        (b"[" + b".".join([b"a"] * 3000) + b"]", "unknown entry 'a'"),
+        (b"a = " + b"[" * 8000, "not valid TOML"),
+        (b"x" * 9000 + b" = 1", "unknown entry 'xxxx"),
+        (b"[rules]\nx = '" + b"y" * 9000 + b"'", "rules.x must be true or false, not 'yyyy"),
+        (b"[rules]\nx = nan", "rules.x must be true or false, not nan"),
+        (b"[rules]\nx = 1979-05-27", "rules.x must be true or false, not a date"),
+        (b"\xff\xfe", "not valid TOML"),
+        (b"rules = 1\nlayers = [1]", "rules must be a table"),
+    ],
+)
+def test_a_bad_switch_file_is_one_sentence(content: bytes, why: str, tmp_path: Path) -> None:
+    said = switches(tmp_path / "h", content)
+    assert any(line.startswith("harness.toml:0: ") and why in line for line in said), said
+    with pytest.raises(LabError, match=r"harness\.toml"):
+        sound_harness(tmp_path / "h")
+
+
+@pytest.mark.parametrize("name", ["harness.toml", "actions.py"])
+def test_sizes_are_looked_at_before_reading(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "h"
+    folder.mkdir()
+    (folder / "regulation.py").write_text("X = 1\n")
+    with (folder / name).open("wb") as file:
+        file.truncate(2**31)
+    start = time.perf_counter()
+    with pytest.raises(
+        LabError, match=rf"{name}:0: has 2,147,483,648 bytes, at most [0-9,]+ are read; it is not loaded"
+    ):
+        sound_harness(folder)
+    assert time.perf_counter() - start < 2
+    assert name not in load_harness(folder).files
+
+
+def test_a_folder_of_a_harness_may_hold_any_name(tmp_path: Path) -> None:
+    folder = tmp_path / "h"
+    folder.mkdir()
+    (folder / "actions.py").write_text("X = 1\n")
+    Path(os.fsdecode(os.fsencode(folder) + b"/odd\xff.py")).write_text("X = 1\n")
+    (said,) = map(str, static_problems(load_harness(folder)))
+    assert said.encode() and said.startswith("odd?.py:0: is never loaded")
+
+
+def test_many_constants_are_read_in_time_that_grows_with_their_number() -> None:
+    few, many = (seconds(lambda n=n: source_problems("actions.py", "\n".join(f"a{i} = {n}" for i in range(n)))) for n in (2000, 8000))  # fmt: skip
+    assert many < 9 * few + 0.5
+
+
+# -- differences ---------------------------------------------------------------------------------------------------
+
+LINES = {
+    "two lines in turn": (["a", "b"] * 15_000, ["b", "a", "a"] * 10_000),
+    "a hundred lines": (
+        [f"{i * i % 101}" for i in range(30_000)],
+        [f"{i * i * i % 101}" for i in range(30_000)],
+    ),
+    "all alike": (["a"] * 30_000, ["a"] * 29_999 + ["b"]),
+    "all different": ([f"{i}" for i in range(30_000)], [f"{-i}" for i in range(30_000)]),
+    "one line": (["ab" * 60_000], ["a b" * 40_000]),
+    "one line of words": (["a b " * 30_000], ["b a a " * 20_000]),
+    "many long lines": (["a b " * 100] * 600, ["b a c " * 100] * 600),
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_difference_of_many_lines_ends(name: str) -> None:
+    left, right = LINES[name]
+    start = time.perf_counter()
+    lines = list(unified(left, right, "a/x", "b/x"))
+    page = diff_html({"x": "\n".join(left)}, {"x": "\n".join(right)})
+    assert time.perf_counter() - start < 30
+    made = [line[1:] for line in lines[2:] if line[0] in " +" and not line.startswith("@@")]
+    changed = [i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b]
+    assert {right[i] for i in changed} <= set(made) and page.startswith('<div class="el-diff">')
+    assert (TOO_MUCH in page) == (name in ("two lines in turn", "a hundred lines", "all alike"))
+
+
+def test_a_difference_of_few_lines_is_as_it_was() -> None:
+    left = ["a", "", "b", "", "c", *"xyz" * 9]
+    right = ["a", "", "", "d", "b", *"xzy" * 9]
+    wanted = list(difflib.unified_diff(left, right, "a/x", "b/x", lineterm=""))
+    assert list(unified(left, right, "a/x", "b/x")) == wanted
+    assert (
+        matcher(left, right).get_opcodes() == difflib.SequenceMatcher(None, left, right, False).get_opcodes()
+    )
+    many = ["s"] * 1000
+    whole = list(unified(["h", *many, "t"], ["h", *many, "new", "t"], "a/x", "b/x"))
+    assert whole == ["--- a/x", "+++ b/x", "@@ -999,4 +999,5 @@", " s", " s", " s", "+new", " t"]

@@ -10,6 +10,7 @@ import ast
 import functools
 import importlib
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
@@ -222,13 +223,14 @@ def _is_module(module: str, name: str) -> bool:
 
 def _constant_names(tree: ast.Module) -> set[str]:
     """Names bound exactly once in the whole file, at top level, to a string constant."""
-    stores = [n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)]
+    names = (n for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load))
+    stores = Counter(n.id for n in names)
     return {
         target.id
         for node in tree.body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
         for target in node.targets
-        if isinstance(target, ast.Name) and stores.count(target.id) == 1
+        if isinstance(target, ast.Name) and stores[target.id] == 1
     }
 
 
