@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ecdysis_lab.failures.importing import Damaged, Imported, import_traces
-from ecdysis_lab.records import LabError, Trajectory, to_json
+from ecdysis_lab.failures.importing import Damaged, FreeSeeds, Imported, import_traces, reseeded
+from ecdysis_lab.records import LabError, Trajectory, Trial, to_json
 from ecdysis_lab.store import Run, Store, runs_of
+from ecdysis_lab.store.foreign import clean
 
 RECORD = "import.json"
 SHOWN_DAMAGED = 20
@@ -68,7 +69,7 @@ def take_in(path: Path | str, data: Path | str, format: str | None = None, bench
     got = import_traces(path, format)
     if not got.trajectories:
         first = f"; {_line(got.damaged[0])}" if got.damaged else ""
-        raise LabError(f"nothing imported from {path}: {len(got.damaged)} damaged records{first}")
+        raise LabError(f"nothing imported from {clean(str(path))}: {len(got.damaged)} damaged records{first}")
     found = [_under(t, benchmark) if benchmark else t for t in got.trajectories]
     kept, new = _kept(found, Store(data))
     name, folder = _folder(Path(path), Path(data), {t.key for t in kept})
@@ -78,7 +79,7 @@ def take_in(path: Path | str, data: Path | str, format: str | None = None, bench
         "infra_errors": got.infra,
         "user_faults": sum(t.status == "user_fault" for t in kept),
     }
-    record = {"source": Path(path).name, "format": got.format, "keys": [t.key for t in kept], **counts,
+    record = {"source": clean(Path(path).name), "format": got.format, "keys": [t.key for t in kept], **counts,
               "damaged": got.damaged}  # fmt: skip
     Run(folder).write_json(RECORD, record)
     names = ", ".join(sorted({t.trial.benchmark for t in kept}))
@@ -104,19 +105,55 @@ def _kept(found: Sequence[Trajectory], store: Store) -> tuple[list[Trajectory], 
     Foreign files rarely name their model or number their trials, so two files may claim one identity: another
     conversation gets the next free seed, the same one is known already.
     """
+    places: dict[tuple[Trial, bool], _Places] = {}
     kept, new, taken = [], 0, set[str]()
     for trajectory in found:
-        while (old := _stored(store, trajectory)) or trajectory.key in taken:
-            if trajectory.key not in taken and any(_body(o) == _body(trajectory) for o in old):
-                break
-            trial = replace(trajectory.trial, seed=trajectory.trial.seed + 1)
-            trajectory = replace(trajectory, trial=trial)
-        if not old:
+        lost = trajectory.status == "infra_error"
+        place = places.setdefault((replace(trajectory.trial, seed=0), lost), _Places(store, taken))
+        trajectory, known = place.find(trajectory)
+        if not known:
             store.put(trajectory)
             new += 1
         taken.add(trajectory.key)
         kept.append(trajectory)
     return kept, new
+
+
+class _Places:
+    """Seeds of one trial identity: what the store holds under each is looked up once.
+
+    Parameters
+    ----------
+    store : the trial store. taken : keys that trajectories of this import have got.
+    """
+
+    def __init__(self, store: Store, taken: set[str]) -> None:
+        self.store, self.taken = store, taken
+        self.seeds = FreeSeeds()
+        self.of_body: dict[str, list[int]] = {}
+
+    def find(self, trajectory: Trajectory) -> tuple[Trajectory, bool]:
+        """The trajectory under the seed where the store has it, or under the next free one; and whether it has it."""
+        own = trajectory.trial.seed
+        free = self._first_free(trajectory, own)
+        alike = self.of_body.get(_body(trajectory), []) if self.of_body else []
+        for seed in [s for s in alike if own <= s < free]:
+            alike.remove(seed)
+            if (here := reseeded(trajectory, seed)).key not in self.taken:
+                return here, True
+        self.seeds.take(free)
+        return reseeded(trajectory, free), False
+
+    def _first_free(self, trajectory: Trajectory, seed: int) -> int:
+        while True:
+            seed = self.seeds.free(seed)
+            here = reseeded(trajectory, seed)
+            old = _stored(self.store, here)
+            if not old and here.key not in self.taken:
+                return seed
+            self.seeds.take(seed)
+            for body in {_body(o) for o in old}:
+                self.of_body.setdefault(body, []).append(seed)
 
 
 def _stored(store: Store, trajectory: Trajectory) -> list[Trajectory]:
@@ -127,14 +164,16 @@ def _stored(store: Store, trajectory: Trajectory) -> list[Trajectory]:
 
 
 def _body(trajectory: Trajectory) -> str:
-    return to_json(replace(trajectory, truth={}))
+    """What a trajectory says, whatever its seed."""
+    text = to_json(replace(reseeded(trajectory, 0), truth={}))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _folder(path: Path, data: Path, keys: set[str]) -> tuple[str, Path]:
     """Name and folder of an import; another import of that name is not written over."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.resolve().stem).strip("-.") or "traces"
-    old = Run(data / "imports" / name).read_json(RECORD)
-    if old is not None and not set(old["keys"]) <= keys:
+    old = Run(data / "imports" / name).read_object(RECORD)
+    if old is not None and not set(map(str, old.get("keys", ["?"]))) <= keys:
         name += "-" + hashlib.sha256(" ".join(sorted(keys)).encode()).hexdigest()[:6]
     return name, data / "imports" / name
 
@@ -185,10 +224,11 @@ def read(
     """
     path = _path(str(source), Path(data) if data else None)
     if (path / RECORD).is_file():
-        record = Run(path).read_json(RECORD)
-        damaged = tuple(Damaged(**d) for d in record["damaged"])
-        found = _from_store(path, record["keys"], skip_infra=True)
-        got = Imported(tuple(found), damaged, record["infra_errors"], record["format"])
+        record = Run(path).read_object(RECORD) or {}
+        with Run(path).told_damage(RECORD):
+            damaged = tuple(Damaged(**d) for d in record["damaged"])
+            keys, infra, kind = list(map(str, record["keys"])), record["infra_errors"], record["format"]
+        got = Imported(tuple(_from_store(path, keys, skip_infra=True)), damaged, infra, kind)
         return path, got, got.counts()
     if Run(path).exists and not (path / "trials.sqlite").exists():
         found = _of_run(path)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ecdysis_lab.records import Embedder, LabError
+from ecdysis_lab.store.foreign import clean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,6 +110,7 @@ class SentenceModel:
         """See ``records.Embedder``; known vectors come from the cache, equal texts are encoded once."""
         import numpy as np
 
+        texts = [clean(text) for text in texts]
         hashes = [text_hash(text) for text in texts]
         by_hash = dict(zip(hashes, texts, strict=True))
         missing = sorted(set(by_hash) - set(self._vectors))

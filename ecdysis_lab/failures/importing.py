@@ -6,14 +6,15 @@ score only which check passed. Damaged records are reported by file, record and 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ecdysis_lab.failures.formats import READERS, BadRecord, tau2_run
-from ecdysis_lab.records import LabError, Trajectory
+from ecdysis_lab.failures.tracefile import Flaw, RawFile, read_records
+from ecdysis_lab.records import LabError, Trajectory, Trial
+from ecdysis_lab.store.foreign import clean
 
 FORMATS = ("tau-bench", "tau2", "jsonl", "store")
 
@@ -80,14 +81,17 @@ def import_traces(path: str | Path, format: str | None = None) -> Imported:
     damaged: list[Damaged] = []
     formats: set[str] = set()
     for source in _sources(path, format):
-        records, name, broken = _records(source, alone=path.is_file())
-        damaged += broken
-        formats |= {name} if records else set()
-        for number, record in records:
+        raw, name = _raw(source, alone=path.is_file())
+        run = source.run or tau2_run(raw.info)
+        flaws = list(raw.flaws)
+        for number, record in raw.records:
             try:
-                found.append(READERS.get(name, READERS["jsonl"])(record))
+                found.append(READERS.get(name, READERS["jsonl"])(record, run))
             except BadRecord as bad:
-                damaged.append(Damaged(str(source.file), number, *bad.args))
+                flaws.append(Flaw(number, *bad.args))
+        formats |= {name} if raw.records else set()
+        told = clean(str(source.file))
+        damaged += [Damaged(told, f.record, f.field, f.what) for f in sorted(flaws, key=lambda f: f.record)]
     distinct = _distinct(found)
     infra = sum(t.status == "infra_error" for t in distinct)
     return Imported(tuple(distinct), tuple(damaged), infra, "+".join(sorted(formats)) or "unknown")
@@ -105,7 +109,10 @@ def _from_store(path: Path) -> Imported:
     store = Store(path)
     # The log of infrastructure errors keeps every attempt; only trials that never finished count as lost.
     lost = {t.key for t in store.infra_errors()} - store.keys()
-    return Imported(tuple(store.trajectories()), (), len(lost), "store")
+    found = tuple(store.trajectories())
+    where = clean(str(store.path))
+    damaged = (Damaged(where, i, f"trial {k}", "damaged body") for i, k in enumerate(store.damaged()))
+    return Imported(found, tuple(damaged), len(lost), "store")
 
 
 @dataclass(frozen=True)
@@ -132,75 +139,23 @@ def _sources(path: Path, format: str | None) -> list[_Source]:
 
 def _run_of(header: Path) -> dict[str, str]:
     """Domain and models from the header of a τ² folder; without it they stay unknown."""
-    try:
-        document = json.loads(header.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return tau2_run(None)
-    return tau2_run(document.get("info") if isinstance(document, dict) else None)
+    raw = read_records(header, lines=False)
+    alone = [record.get("info") for _, record in raw.records if isinstance(record, dict)]
+    return tau2_run(raw.info or (alone[0] if alone else None))
 
 
-def _records(source: _Source, alone: bool) -> tuple[list[tuple[int, Any]], str, list[Damaged]]:
-    """Records of a file with their numbers, the format, and what could not be parsed."""
+def _raw(source: _Source, alone: bool) -> tuple[RawFile, str]:
+    """Raw records of a file, and their format."""
     file = source.file
-    text = file.read_text(encoding="utf-8", errors="replace").lstrip("\ufeff")
     lines = file.suffix == ".jsonl" or (source.format == "jsonl" and file.suffix != ".json")
-    records, damaged = _json_lines(text, file) if lines else _json_document(text, file)
-    format = source.format or next((name for _, r in records if (name := _format_of(r))), None)
-    if format is None and not damaged:
+    raw = read_records(file, lines)
+    format = source.format or next((name for _, r in raw.records if (name := _format_of(r))), None)
+    if format is None and not raw.flaws:
         what = f"no known format found; choose one with --format: {', '.join(FORMATS)}"
         if alone:
-            raise LabError(f"{file}: {what}")
-        return [], "unknown", [Damaged(str(file), 0, "format", what)]
-    if source.run:
-        records = [(i, {**r, "_run": source.run} if isinstance(r, dict) else r) for i, r in records]
-    return records, format or "unknown", damaged
-
-
-def _json_lines(text: str, file: Path) -> tuple[list[tuple[int, Any]], list[Damaged]]:
-    records: list[tuple[int, Any]] = []
-    damaged: list[Damaged] = []
-    # Not splitlines(): a line separator inside a JSON string is legal and must not cut the record.
-    for number, line in enumerate(row for row in text.split("\n") if row.strip()):
-        try:
-            records.append((number, json.loads(line)))
-        except json.JSONDecodeError as error:
-            damaged.append(
-                Damaged(str(file), number, "json", f"not valid JSON: {error.msg}, column {error.colno}")
-            )
-    return records, damaged
-
-
-def _json_document(text: str, file: Path) -> tuple[list[tuple[int, Any]], list[Damaged]]:
-    try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        records = _salvaged(text)
-        what = (
-            f"not valid JSON: {error.msg}, line {error.lineno} column {error.colno}; not read from there on"
-        )
-        return list(enumerate(records)), [Damaged(str(file), len(records), "json", what)]
-    if isinstance(document, list):
-        return list(enumerate(document)), []
-    if isinstance(document, dict) and isinstance(document.get("simulations"), list):
-        run = tau2_run(document.get("info"))
-        runs = [{**s, "_run": run} if isinstance(s, dict) else s for s in document["simulations"]]
-        return list(enumerate(runs)), []
-    return [(0, document)], []
-
-
-def _salvaged(text: str) -> list[Any]:
-    """The complete records at the start of a JSON list that breaks off (a run killed while it saved)."""
-    decoder = json.JSONDecoder()
-    records: list[Any] = []
-    at = text.find("[") + 1 if text.lstrip().startswith("[") else len(text)
-    while True:
-        while at < len(text) and text[at] in " \t\r\n,":
-            at += 1
-        try:
-            record, at = decoder.raw_decode(text, at)
-        except json.JSONDecodeError:
-            return records
-        records.append(record)
+            raise LabError(f"{clean(str(file))}: {what}")
+        return RawFile((), (Flaw(0, "format", what),)), "unknown"
+    return raw, format or "unknown"
 
 
 def _format_of(record: Any) -> str | None:
@@ -214,12 +169,38 @@ def _format_of(record: Any) -> str | None:
 
 def _distinct(found: Sequence[Trajectory]) -> list[Trajectory]:
     """The same, with a fresh seed for a trial that repeats an identity: files rarely number their trials."""
-    taken: set[str] = set()
+    seeds: dict[Trial, FreeSeeds] = {}
     out: list[Trajectory] = []
     for trajectory in found:
-        while trajectory.key in taken:
-            trial = replace(trajectory.trial, seed=trajectory.trial.seed + 1)
-            trajectory = replace(trajectory, trial=trial)
-        taken.add(trajectory.key)
-        out.append(trajectory)
+        own = trajectory.trial.seed
+        free = seeds.setdefault(replace(trajectory.trial, seed=0), FreeSeeds())
+        seed = free.take(own)
+        out.append(trajectory if seed == own else reseeded(trajectory, seed))
     return out
+
+
+def reseeded(trajectory: Trajectory, seed: int) -> Trajectory:
+    """The same trajectory under another seed."""
+    return replace(trajectory, trial=replace(trajectory.trial, seed=seed))
+
+
+class FreeSeeds:
+    """Seeds of one trial identity, given out upwards; each taken seed is stepped over about once."""
+
+    def __init__(self) -> None:
+        self._next: dict[int, int] = {}  # taken seed -> a seed below which all from it on are taken
+
+    def free(self, seed: int) -> int:
+        """The first seed from ``seed`` on that is not taken."""
+        passed = []
+        while seed in self._next:
+            passed.append(seed)
+            seed = self._next[seed]
+        self._next.update(dict.fromkeys(passed, seed))
+        return seed
+
+    def take(self, seed: int) -> int:
+        """Take and return the first free seed from ``seed`` on."""
+        seed = self.free(seed)
+        self._next[seed] = seed + 1
+        return seed

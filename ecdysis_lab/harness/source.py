@@ -6,22 +6,26 @@ Nothing here runs harness code; ``ecdysis_lab.harness.host`` does, out of proces
 from __future__ import annotations
 
 import ast
-import difflib
 import functools
 import hashlib
 import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ecdysis_lab.harness.static import HOOKS, Problem, source_problems
+from ecdysis_lab.harness.differences import unified
+from ecdysis_lab.harness.static import HOOKS, MAX_FILE_BYTES, Problem, source_problems
 from ecdysis_lab.records import LAYER_FILES, LabError
+from ecdysis_lab.store.foreign import clean
 
 SWITCHES_FILE = "harness.toml"
 FILES: tuple[str, ...] = (*LAYER_FILES.values(), SWITCHES_FILE)
+MAX_BYTES = {**dict.fromkeys(FILES, 4 * MAX_FILE_BYTES), SWITCHES_FILE: 16 * 1024}
+"""Most bytes of a file that are read: four to a character of source, and room for some hundred switches."""
+MAX_KEY = 60  # characters of an entry's name that a sentence shows
 SHIPPED = Path(__file__).parent / "shipped"
 
 
@@ -85,13 +89,11 @@ def load_harness(path_or_name: str | Path) -> Harness:
         raise LabError(f"harness: {str(path_or_name)!r} is neither a folder nor one of: {', '.join(names)}")
     raw: dict[str, bytes] = {}
     strays: list[tuple[str, str]] = []
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        if entry.name in FILES and entry.is_file(follow_symlinks=False):
-            raw[entry.name] = Path(entry).read_bytes()
-        elif entry.name in FILES:
-            strays.append((entry.name, "must be a plain file, not a link or folder; it is not loaded"))
-        elif not entry.name.startswith((".", "__pycache__")) and not entry.name.endswith(".md"):
-            strays.append((entry.name, f"is never loaded; a harness has only {', '.join(FILES)}"))
+    for name, content in _entries(folder):
+        if isinstance(content, bytes):
+            raw[name] = content
+        else:
+            strays.append((clean(name), content))
     if strays and not raw:
         raise LabError(
             f"harness: {folder} holds none of {', '.join(FILES)}, but {strays[0][0]}; "
@@ -100,6 +102,34 @@ def load_harness(path_or_name: str | Path) -> Harness:
     files = {name: data.decode("utf-8", errors="replace") for name, data in sorted(raw.items())}
     switches, _ = _read_switches(files.get(SWITCHES_FILE, ""))
     return Harness(folder, identity(raw), files, switches, tuple(strays))
+
+
+def _entries(folder: Path) -> Iterator[tuple[str, bytes | str]]:
+    """Name and bytes of each file of a harness, by name; of anything else in the folder, why it is not loaded."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        raise LabError(f"harness: {folder} cannot be read: {error.strerror or error}") from error
+    for entry in entries:
+        if entry.name in FILES and entry.is_file(follow_symlinks=False):
+            yield entry.name, _content(Path(entry))
+        elif entry.name in FILES:
+            yield entry.name, "must be a plain file, not a link or folder; it is not loaded"
+        elif not entry.name.startswith((".", "__pycache__")) and not entry.name.endswith(".md"):
+            yield entry.name, f"is never loaded; a harness has only {', '.join(FILES)}"
+
+
+def _content(file: Path) -> bytes | str:
+    """Bytes of a file, or why they are not read; the size is looked at before."""
+    most = MAX_BYTES[file.name]
+    try:
+        size = file.stat().st_size
+        if size > most:
+            return f"has {size:,} bytes, at most {most:,} are read; it is not loaded"
+        with file.open("rb") as opened:
+            return opened.read(most)
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}; it is not loaded"
 
 
 def sound_harness(path_or_name: str | Path) -> Harness:
@@ -176,12 +206,11 @@ def diff_harness(a: Harness, b: Harness) -> str:
         old, new = a.files.get(name), b.files.get(name)
         if old != new:
             before, after = (f"a/{name}", f"b/{name}")
-            lines = difflib.unified_diff(
+            lines = unified(
                 (old or "").splitlines(),
                 (new or "").splitlines(),
                 "/dev/null" if old is None else before,
                 "/dev/null" if new is None else after,
-                lineterm="",
             )
             parts += lines
     return "\n".join(parts) + "\n" if parts else ""
@@ -197,9 +226,11 @@ def _read_switches(text: str) -> tuple[dict[str, dict[str, bool]], list[str]]:
     switches: dict[str, dict[str, bool]] = {"layers": {}, "rules": {}}
     try:
         data = _toml(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        return switches, [f"not valid TOML: {error}"]
-    problems = [f"unknown entry {key!r}; choices: [layers], [rules]" for key in data if key not in switches]
+    except (ValueError, RecursionError) as error:
+        return switches, [f"not valid TOML: {str(error) or type(error).__name__}"[:200]]
+    problems = [
+        f"unknown entry {key[:MAX_KEY]!r}; choices: [layers], [rules]" for key in data if key not in switches
+    ]
     for table in switches:
         values = data.get(table, {})
         if not isinstance(values, dict):
@@ -207,9 +238,10 @@ def _read_switches(text: str) -> tuple[dict[str, dict[str, bool]], list[str]]:
             continue
         for name, on in values.items():
             if table == "layers" and name not in LAYER_FILES:
-                problems.append(f"layers: {name!r} is not one of: {', '.join(LAYER_FILES)}")
+                problems.append(f"layers: {name[:MAX_KEY]!r} is not one of: {', '.join(LAYER_FILES)}")
             elif not isinstance(on, bool):
-                problems.append(f"{table}.{name} must be true or false, not {on!r}")
+                what = repr(on) if isinstance(on, (str, int, float)) else f"a {type(on).__name__}"
+                problems.append(f"{table}.{name[:MAX_KEY]} must be true or false, not {what[:MAX_KEY]}")
             else:
                 switches[table][name] = on
     return switches, problems

@@ -27,7 +27,7 @@ class KeyFile:
 
     def __post_init__(self) -> None:
         if self.path.exists():
-            self.keys = set(self.path.read_text(encoding="utf-8").split())
+            self.keys = set(self.path.read_text(encoding="utf-8", errors="replace").split())
 
     def __call__(self, trajectory: Trajectory) -> None:
         """Write down one trajectory's key."""

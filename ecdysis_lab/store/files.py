@@ -57,7 +57,7 @@ class Folder:
         """Replace a file at once; returns its path."""
         path = self.path(name)
         with told(path):
-            replace_file(path, text.encode())
+            replace_file(path, utf8(text))
         return path
 
     def write_json(self, name: str, value: Any) -> Path:
@@ -70,11 +70,23 @@ class Folder:
         with told(path):
             if not path.exists():
                 return None
-            text = path.read_text(encoding="utf-8")
+            content = path.read_bytes()
         try:
-            return json.loads(text)
-        except json.JSONDecodeError as error:
+            return json.loads(content)
+        except (ValueError, RecursionError) as error:
             raise StoreError(f"{path} is no JSON: {error}") from error
+
+    def read_object(self, name: str) -> dict[str, Any] | None:
+        """Content of a JSON file that holds an object, or None when there is none.
+
+        Raises
+        ------
+        StoreError: it is no JSON, or something else than an object.
+        """
+        found = self.read_json(name)
+        if found is None or isinstance(found, dict):
+            return found
+        raise StoreError(f"{self.folder / name} is damaged: it holds {type(found).__name__}, not an object")
 
     def read(self, name: str, kind: Any) -> Any:
         """Content of a JSON file as a record, or None when there is none.
@@ -83,11 +95,30 @@ class Folder:
         ------
         StoreError: it is no JSON, or no such record.
         """
-        data = self.read_json(name)
+        with self.told_damage(name):
+            return from_json(kind, self.read_json(name))
+
+    @contextlib.contextmanager
+    def told_damage(self, name: str) -> Iterator[None]:
+        """Turn what goes wrong in making a record out of a file into one sentence."""
         try:
-            return from_json(kind, data)
-        except (TypeError, KeyError, AttributeError) as error:
+            yield
+        except (TypeError, KeyError, AttributeError, ValueError) as error:
             raise StoreError(f"{self.folder / name} is damaged, or of another version: {error}") from error
+
+    def read_text(self, name: str) -> str:
+        """Content of a text file, what is not UTF-8 replaced; empty where there is none."""
+        path = self.folder / name
+        with told(path):
+            return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def utf8(text: str) -> bytes:
+    """Text as UTF-8; halves of surrogate pairs become the character they make, or ``\N{REPLACEMENT CHARACTER}``."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -69,9 +69,11 @@ class Round:
     @property
     def failures(self) -> tuple[Failure, ...] | None:
         """What failed; the trajectories stay in the store and are None here."""
-        data = self.run.read_json(f"{self.place}/{FAILURES}")
-        whole = None if data is None else [{**failure, "trajectory": None} for failure in data]
-        return from_json(tuple[Failure, ...], whole)  # type: ignore[no-any-return]
+        name = f"{self.place}/{FAILURES}"
+        data = self.run.read_json(name)
+        with self.run.told_damage(name):
+            whole = None if data is None else [{**failure, "trajectory": None} for failure in data]
+            return from_json(tuple[Failure, ...], whole)  # type: ignore[no-any-return]
 
     @failures.setter
     def failures(self, failures: Iterable[Failure]) -> None:
@@ -98,8 +100,7 @@ class Round:
     @property
     def context(self) -> str:
         """What the review read; empty where there was none."""
-        path = self.run.folder / self.place / "context.md"
-        return path.read_text(encoding="utf-8") if path.is_file() else ""
+        return self.run.read_text(f"{self.place}/context.md")
 
     @context.setter
     def context(self, text: str) -> None:
@@ -107,7 +108,7 @@ class Round:
 
     def debate(self, i: int = 0) -> dict[str, Any] | None:
         """Checkpoint of the debate, or of the talk about the i-th failure where each goes alone."""
-        return self.run.read_json(self._debate(i))  # type: ignore[no-any-return]
+        return self.run.read_object(self._debate(i))
 
     def save_debate(self, state: dict[str, Any], i: int = 0) -> None:
         """Replace that checkpoint."""
@@ -133,8 +134,12 @@ class Round:
 
     def made(self, path: Path) -> tuple[Candidate, str] | None:
         """What an editor left in a candidate folder, and the feedback it had, or None."""
-        saved = self.run.read_json(self._beside(path))
-        return saved and (from_json(Candidate, {**saved["candidate"], "path": path}), saved["feedback"])
+        name = self._beside(path)
+        saved = self.run.read_object(name)
+        with self.run.told_damage(name):
+            if saved is None:
+                return None
+            return from_json(Candidate, {**saved["candidate"], "path": path}), saved["feedback"]
 
     def keep_made(self, candidate: Candidate, feedback: str) -> None:
         """Write down what an editor left, beside its folder."""
@@ -146,8 +151,7 @@ class Round:
     @property
     def diff(self) -> str:
         """Unified diff of the last candidate; empty where there was none."""
-        path = self.run.folder / self.place / "candidate.diff"
-        return path.read_text(encoding="utf-8") if path.is_file() else ""
+        return self.run.read_text(f"{self.place}/candidate.diff")
 
     @diff.setter
     def diff(self, text: str) -> None:

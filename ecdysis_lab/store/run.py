@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ecdysis_lab.records import LabError
-from ecdysis_lab.store.files import Folder, StoreError, dump, told, whole_lines, write_all
+from ecdysis_lab.store.files import Folder, StoreError, dump, told, utf8, whole_lines, write_all
 from ecdysis_lab.store.round import Round
 
 State = Literal["running", "done", "failed", "interrupted"]
@@ -69,7 +69,7 @@ class Run(Folder):
                 f"run id {run_id!r}: use letters, digits, '.', '_' and '-'; start with a letter or digit"
             )
         run = cls(Path(root) / "runs" / run_id)
-        old, new = run.config, json.loads(dump(config))
+        old, new = run.config, json.loads(utf8(dump(config)))
         if old is not None and not resume:
             raise LabError(
                 f"run {run_id} exists in {run.folder}; continue it (resume) or choose another run id"
@@ -111,7 +111,7 @@ class Run(Folder):
     @property
     def config(self) -> dict[str, Any] | None:
         """What the run was started with."""
-        return self.read_json(CONFIG)  # type: ignore[no-any-return]
+        return self.read_object(CONFIG)
 
     @property
     def status(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class Run(Folder):
     @property
     def summary(self) -> dict[str, Any] | None:
         """Its results, None before it has ended."""
-        return self.read_json(SUMMARY)  # type: ignore[no-any-return]
+        return self.read_object(SUMMARY)
 
     @summary.setter
     def summary(self, summary: Mapping[str, Any]) -> None:
@@ -130,7 +130,7 @@ class Run(Folder):
     @property
     def wall(self) -> dict[str, float]:
         """Wall clock over all starts: ``seconds``, and the number of ``trials`` after which it was taken."""
-        return self.read_json("wall.json") or {"seconds": 0.0, "trials": 0}
+        return self.read_object("wall.json") or {"seconds": 0.0, "trials": 0}
 
     @wall.setter
     def wall(self, wall: Mapping[str, float]) -> None:
@@ -161,7 +161,9 @@ class Run(Folder):
 
     def frozen(self, arm: str) -> str | None:
         """Hash of the harness that the finished training of an arm froze."""
-        return (self.read_json(f"frozen-{arm}.json") or {"harness": None})["harness"]  # type: ignore[no-any-return]
+        name = f"frozen-{arm}.json"
+        with self.told_damage(name):
+            return (self.read_object(name) or {"harness": None})["harness"]
 
     def freeze(self, arm: str, digest: str) -> None:
         """The training of an arm has ended with this harness."""
@@ -213,7 +215,7 @@ class Run(Folder):
 
     def append_ledger(self, entry: Mapping[str, Any]) -> None:
         """Add one line to ``ledger.jsonl``, then on disk. A line torn by a kill is dropped first."""
-        line = dump(entry).encode() + b"\n"
+        line = utf8(dump(entry)) + b"\n"
         path = self.path("ledger.jsonl")
         with told(path), path.open("a+b", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -234,9 +236,12 @@ class Run(Folder):
         entries = []
         for number, line in enumerate(content.split(b"\n")[:-1], 1):  # what follows the last newline is torn
             try:
-                entries.append(json.loads(line))
-            except ValueError as error:
+                entry = json.loads(line)
+            except (ValueError, RecursionError) as error:
                 raise StoreError(f"{path}, line {number} is damaged: {error}") from error
+            if not isinstance(entry, dict):
+                raise StoreError(f"{path}, line {number} is damaged: it holds {type(entry).__name__}")
+            entries.append(entry)
         return entries
 
     def write_status(self, state: State, **info: Any) -> None:
@@ -264,7 +269,7 @@ def read_status(folder: Path) -> dict[str, Any]:
     """Status of a run or of a cell of a grid; ``{"state": "missing"}`` where it never ran or its file is torn."""
     try:
         return dict(json.loads((folder / STATUS).read_text(encoding="utf-8")))
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return {"state": "missing"}
 
 

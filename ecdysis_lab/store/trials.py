@@ -13,6 +13,7 @@ import os
 import sqlite3
 import threading
 import time
+import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.records import LabError, Trajectory, from_json, to_json
-from ecdysis_lab.store.files import StoreError, told
+from ecdysis_lab.store.files import StoreError, told, utf8
+from ecdysis_lab.store.foreign import clean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,6 +40,7 @@ CREATE TABLE IF NOT EXISTS vectors (
     model TEXT, hash TEXT, vector BLOB NOT NULL, PRIMARY KEY (model, hash)) WITHOUT ROWID;
 PRAGMA user_version = {SCHEMA_VERSION};
 """
+DAMAGED = "damaged"  # status of a trial whose body could not be read; it counts as not run
 _IN_ONE_QUERY = 500
 BUSY_SECONDS = 60.0
 
@@ -56,17 +59,41 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def _pack(text: str) -> bytes:
-    return zlib.compress(text.encode(), 6)
+    return zlib.compress(utf8(text), 6)
 
 
-def _unpack(body: bytes) -> Any:
-    return json.loads(zlib.decompress(body))
+def _unpack(body: Any) -> dict[str, Any]:
+    """The JSON object in a stored body.
+
+    Raises
+    ------
+    StoreError: the body is damaged; the message says how.
+    """
+    try:
+        found = json.loads(zlib.decompress(body))
+    except (zlib.error, ValueError, TypeError, RecursionError) as error:
+        raise StoreError(f"{type(error).__name__}: {error}"[:200]) from None
+    if not isinstance(found, dict):
+        raise StoreError(f"holds {type(found).__name__}, not an object")
+    return found
+
+
+def _trajectory(body: Any, truth: dict[str, Any] | None = None) -> Trajectory:
+    """The trajectory in a stored body; see :func:`_unpack`."""
+    try:
+        data = _unpack(body) | ({} if truth is None else {"truth": truth})
+        made: Trajectory = from_json(Trajectory, data)
+        made.trial.key  # noqa: B018  # a trial of another shape fails here and not in a reader's hands
+        return made
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        raise StoreError(f"{type(error).__name__}: {error}"[:200]) from None
 
 
 class Store:
     """All finished trials under a folder.
 
-    Safe to use from several threads and processes at once, and to pickle into workers.
+    Safe to use from several threads and processes at once, and to pickle into workers. A trial whose body is damaged
+    is said once (a warning with its key), set aside and counts as not run, so that the next start runs it again.
 
     Parameters
     ----------
@@ -81,6 +108,7 @@ class Store:
         self.root = Path(root)
         self.path = self.root / "trials.sqlite"
         self._local = threading.local()
+        self._sound: set[str] = set()  # keys of bodies that were read
         with told(self.path):
             self.root.mkdir(parents=True, exist_ok=True)
             connection = self._connection()
@@ -146,15 +174,16 @@ class Store:
         trial, now = trajectory.trial, time.time()
         with self._writing() as connection:
             if trajectory.status == "infra_error":
-                row = (trajectory.key, trajectory.error, body, now)
                 connection.execute(
-                    "INSERT INTO infra_errors (key, error, body, stored_at) VALUES (?, ?, ?, ?)", row
+                    "INSERT INTO infra_errors (key, error, body, stored_at) VALUES (?, ?, ?, ?)",
+                    (trajectory.key, clean(trajectory.error), body, now),
                 )
                 return False
             kept = connection.execute("SELECT status FROM trials WHERE key = ?", (trajectory.key,)).fetchone()
-            if kept and (kept[0] == "scored" or trajectory.status != "scored"):
+            if kept and kept[0] != DAMAGED and (kept[0] == "scored" or trajectory.status != "scored"):
                 return False
-            columns = tuple(getattr(trial, name) for name in FILTERS[:-1])
+            values = (getattr(trial, name) for name in FILTERS[:-1])
+            columns = tuple(clean(value) if isinstance(value, str) else value for value in values)
             row = (trajectory.key, *columns, trajectory.status, trajectory.score, body, now)
             connection.execute(f"INSERT OR REPLACE INTO trials VALUES ({', '.join('?' * len(row))})", row)
             truth = _pack(json.dumps(trajectory.truth, sort_keys=True, default=str))
@@ -163,22 +192,46 @@ class Store:
 
     def get(self, key: str, with_truth: bool = False) -> Trajectory | None:
         """The finished trajectory of a trial, or None; ``truth`` stays empty unless it is asked for."""
-        rows = self._rows("SELECT body FROM trials WHERE key = ?", (key,))
+        rows = self._rows("SELECT body FROM trials WHERE key = ? AND status != ?", (key, DAMAGED))
         if not rows:
             return None
-        data = _unpack(rows[0][0])
+        truth = None
         if with_truth:
-            truth = self._rows("SELECT body FROM truth WHERE key = ?", (key,))
-            data["truth"] = _unpack(truth[0][0]) if truth else {}
-        return from_json(Trajectory, data)
+            with contextlib.suppress(StoreError, IndexError):
+                truth = _unpack(self._rows("SELECT body FROM truth WHERE key = ?", (key,))[0][0])
+        return self._read(key, rows[0][0], truth)
+
+    def _read(self, key: str, body: Any, truth: dict[str, Any] | None = None) -> Trajectory | None:
+        """The trajectory in the body of a finished trial; None, said and set aside, where it is damaged."""
+        try:
+            found = _trajectory(body, truth)
+        except StoreError as error:
+            said = f"{self.path}: trial {key} is damaged and counts as not run: {error}"
+            warnings.warn(said, stacklevel=3)
+            with contextlib.suppress(StoreError), self._writing() as connection:  # a store may be read-only
+                connection.execute(
+                    "UPDATE trials SET status = ? WHERE key = ? AND body = ?", (DAMAGED, key, body)
+                )
+            return None
+        self._sound.add(key)
+        return found
 
     def keys(self) -> set[str]:
         """Keys of all finished trials."""
-        return {row[0] for row in self._rows("SELECT key FROM trials")}
+        return {row[0] for row in self._rows("SELECT key FROM trials WHERE status != ?", (DAMAGED,))}
 
     def have(self, keys: Iterable[str]) -> set[str]:
-        """Those of ``keys`` that are finished."""
-        return {row[0] for row in self._lookup("SELECT key FROM trials WHERE key IN", (), keys)}
+        """Those of ``keys`` that are finished and can be read."""
+        sql = "SELECT key FROM trials WHERE status != ? AND key IN"
+        found = {row[0] for row in self._lookup(sql, (DAMAGED,), keys)}
+        fresh = self._lookup("SELECT key, body FROM trials WHERE key IN", (), found - self._sound)
+        return found - {key for key, body in fresh if self._read(key, body) is None}
+
+    def damaged(self) -> list[str]:
+        """Keys of the trials that were set aside because their bodies are damaged, sorted."""
+        return [
+            row[0] for row in self._rows("SELECT key FROM trials WHERE status = ? ORDER BY key", (DAMAGED,))
+        ]
 
     def _lookup(self, sql: str, values: tuple[Any, ...], keys: Iterable[str]) -> Iterator[Any]:
         wanted = list(dict.fromkeys(keys))
@@ -203,24 +256,30 @@ class Store:
         if keys is None:
             order = "ORDER BY benchmark, split, task_id, model, harness, seed, key"
             rows = self._rows(f"SELECT key, body FROM trials WHERE {clauses} {order}", values)
-            return [from_json(Trajectory, _unpack(body)) for _, body in rows]
+            return [made for key, body in rows if (made := self._read(key, body))]
         wanted = list(keys)
         sql = f"SELECT key, body FROM trials WHERE {clauses} AND key IN"
         found = dict(self._lookup(sql, values, wanted))
-        return [from_json(Trajectory, _unpack(found[key])) for key in wanted if key in found]
+        return [made for key in wanted if key in found and (made := self._read(key, found[key]))]
 
     def infra_errors(self, key: str | None = None) -> list[Trajectory]:
         """The log of infrastructure errors, oldest first: of one trial, or of all."""
         where, values = ("WHERE key = ?", (key,)) if key else ("", ())
-        rows = self._rows(f"SELECT body FROM infra_errors {where} ORDER BY id", values)
-        return [from_json(Trajectory, _unpack(row[0])) for row in rows]
+        found = []
+        for number, body in self._rows(f"SELECT id, body FROM infra_errors {where} ORDER BY id", values):
+            try:
+                found.append(_trajectory(body))
+            except StoreError as error:
+                warnings.warn(f"{self.path}: infrastructure error {number} is damaged: {error}", stacklevel=2)
+        return found
 
     def get_vectors(self, model: str, hashes: Iterable[str]) -> dict[str, np.ndarray]:
         """Cached vectors (float32) of an embedder by text hash; those not cached are left out."""
         import numpy as np
 
         rows = self._lookup("SELECT hash, vector FROM vectors WHERE model = ? AND hash IN", (model,), hashes)
-        return {key: np.frombuffer(blob, dtype="<f4").copy() for key, blob in rows}
+        whole = ((key, blob) for key, blob in rows if isinstance(blob, bytes) and len(blob) % 4 == 0)
+        return {key: np.frombuffer(blob, dtype="<f4").copy() for key, blob in whole}
 
     def put_vectors(self, model: str, vectors: Mapping[str, np.ndarray]) -> None:
         """Cache vectors of an embedder by text hash, as float32."""
@@ -232,7 +291,7 @@ class Store:
 
 
 def _where(filters: Mapping[str, Any]) -> tuple[str, tuple[Any, ...]]:
-    clauses, values = ["1"], []
+    clauses, values = ["status != ?"], [DAMAGED]
     for name, wanted in filters.items():
         if name not in FILTERS:
             raise LabError(f"unknown filter {name!r}; choose one of {', '.join(FILTERS)}")

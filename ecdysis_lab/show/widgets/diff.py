@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from ecdysis_lab.harness.differences import comparable, matcher
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.show.widgets.trace import escaped
 
 CONTEXT_LINES = 4
 MOST_ROWS = 1500  # of one file; the rest is counted, so that the page stays usable
+WORD_PAIRS = 5000  # of two lines whose words are compared
+TOO_MUCH = (
+    "too many equal lines to compare: all between the first and the last difference is shown as changed"
+)
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 
 
@@ -36,6 +40,8 @@ def _file(name: str, old: str | None, new: str | None) -> str:
     left, right = (old or "").splitlines(), (new or "").splitlines()
     rows = list(_rows(left, right))
     shown = "".join(rows[:MOST_ROWS])
+    if not comparable(left, right):
+        shown = f'<tr class="el-skip"><td colspan="4">{TOO_MUCH}</td></tr>{shown}'
     if len(rows) > MOST_ROWS:
         shown += f'<tr class="el-skip"><td colspan="4">… {len(rows) - MOST_ROWS:,} more rows</td></tr>'
     added = sum('class="el-new"' in row for row in rows)
@@ -50,7 +56,7 @@ def _file(name: str, old: str | None, new: str | None) -> str:
 
 
 def _rows(left: Sequence[str], right: Sequence[str]) -> Iterator[str]:
-    groups = difflib.SequenceMatcher(None, left, right, autojunk=False).get_grouped_opcodes(CONTEXT_LINES)
+    groups = matcher(left, right).get_grouped_opcodes(CONTEXT_LINES)
     at = 0
     for group in groups:
         if group[0][1] > at:
@@ -93,7 +99,7 @@ def _marked(one: str, two: str) -> tuple[str, str]:
     """Both lines with the words that differ marked."""
     a, b = _WORDS.findall(one), _WORDS.findall(two)
     out: tuple[list[str], list[str]] = ([], [])
-    for tag, a0, a1, b0, b1 in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+    for tag, a0, a1, b0, b1 in matcher(a, b, WORD_PAIRS).get_opcodes():
         for side, words, mark in ((out[0], a[a0:a1], "del"), (out[1], b[b0:b1], "ins")):
             text = escaped("".join(words))
             side.append(text if tag == "equal" or not text else f"<{mark}>{text}</{mark}>")
