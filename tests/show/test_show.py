@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("tau2")
 
-from test_train import Lab
+from trainlab import Lab
 
 from ecdysis_lab.cli import parser
 from ecdysis_lab.harness import SHIPPED, copy_harness, diff_harness, load_harness

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).parent / "benchmarks" / "crash.py"
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "crash.py"
 pytestmark = pytest.mark.slow
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -16,10 +15,11 @@ pytest.importorskip("tau2")
 
 from openai_server import OpenAIServer, status
 from simlab import bench
+from trainlab import Lab, settings
 
 from ecdysis_lab.harness import SHIPPED, copy_harness, diff_harness, load_harness
 from ecdysis_lab.models import complete
-from ecdysis_lab.records import Candidate, GateResult, LabError, RoundRecord, Spec, Trajectory
+from ecdysis_lab.records import Candidate, GateResult, LabError, RoundRecord, Spec
 from ecdysis_lab.review.debate import Reviewer
 from ecdysis_lab.review.editors.rules import RulesEditor
 from ecdysis_lab.store import Round, Run, Store
@@ -29,41 +29,7 @@ from ecdysis_lab.train.gates import GATES
 from ecdysis_lab.train.judge import Judge
 from ecdysis_lab.train.loop import Trainer
 from ecdysis_lab.train.rounds import Trained
-from ecdysis_lab.train.settings import Settings, configure
-
-
-def settings(**other: Any) -> Settings:
-    small = {
-        "train_tasks": 12,
-        "trials": 2,
-        "rounds": 2,
-        "seed": 2,
-        "start": "empty",
-        "embedder": "tfidf",
-        "workers": 1,
-    }
-    return configure(**(small | other))
-
-
-class Lab:
-    """One training run in a folder; counts the trials that had to be run. ``like`` lends its finished trials."""
-
-    def __init__(self, root: Path, like: Lab | None = None, **other: Any) -> None:
-        self.root, self.arm, self.ran = root, other.pop("arm", "ecdysis"), Counter[str]()
-        self.settings = settings(**other)
-        if like is not None:
-            with sqlite3.connect(like.store.path) as source, sqlite3.connect(Store(root).path) as copy:
-                source.backup(copy)
-
-    def train(self, progress: Any = None) -> Trained:
-        self.run = Run.open(self.root, "run", self.settings.model_dump())
-        self.store = Store(self.root)
-        return Trainer(
-            self.settings, self.arm, self.run, self.store, progress=progress, on_new=self.note
-        ).train()
-
-    def note(self, trajectory: Trajectory) -> None:
-        self.ran[trajectory.key] += 1
+from ecdysis_lab.train.settings import Settings
 
 
 @pytest.fixture(scope="module")

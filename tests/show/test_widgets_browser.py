@@ -28,7 +28,7 @@ from ecdysis_lab.failures.subset import pick_quarter
 from ecdysis_lab.show.figures import Footer
 from ecdysis_lab.show.widgets import export_html
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SHOTS = os.environ.get("WIDGET_SCREENSHOTS")  # a folder, for people who want to look
 pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium")]
 

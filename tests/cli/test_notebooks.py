@@ -12,7 +12,7 @@ import pytest
 
 from ecdysis_lab.cli import notebooks
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def tracked_notebooks() -> list[str]:

@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("tau2")
 
+from simlab import plain
+
 from ecdysis_lab.cli import parser
 from ecdysis_lab.evaluate import experiment as module
 from ecdysis_lab.evaluate import results
@@ -32,16 +34,6 @@ SMALL: dict[str, Any] = {
     "train_tasks": 12, "test_tasks": 3, "trials": 2, "rounds": 1, "seed": 2, "start": "empty", "embedder": "tfidf",
     "test_models": "sim/small,sim/large", "workers": 1,
 }  # fmt: skip
-TIMES = (
-    "seconds",
-    "wall_seconds",
-    "phase_seconds",
-    "trial_seconds",
-    "agent_seconds",
-    "time",
-    "at",
-    "commit",
-)  # commits may come while the tests run
 ARM = ("accuracy", "pass@3", "pass^3", "accuracy_ci95", "n_tasks", "n_trials", "infra_errors")
 ROUND = (
     "round", "failures", "patterns", "recurring", "subset", "decision", "gate", "score_before", "score_after",
@@ -52,13 +44,6 @@ COSTS = ("wall_seconds", "cost_usd", "billed_usd", "prompt_tokens", "completion_
 
 def small(**other: Any) -> Settings:
     return configure(**(SMALL | other))
-
-
-def plain(value: Any) -> Any:
-    """The same without times."""
-    if isinstance(value, dict):
-        return {k: plain(v) for k, v in value.items() if k not in TIMES}
-    return [plain(v) for v in value] if isinstance(value, list) else value
 
 
 def read(run: Run) -> dict[str, Any]:

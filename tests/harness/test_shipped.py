@@ -29,7 +29,7 @@ from ecdysis_lab.hooks import Allow, Call, Done, Refuse, Rewrite, View, verdicts
 from ecdysis_lab.models.sim import user as customer
 
 DOMAINS = ("airline", "retail")
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 TRACES = HERE.parents[1] / "shared" / "data" / "tau_bench_gpt4o_airline_trials01.json"
 domains = pytest.mark.parametrize("domain", DOMAINS)
 

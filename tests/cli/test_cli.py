@@ -22,7 +22,7 @@ from ecdysis_lab.cli import doctor, parser
 from ecdysis_lab.train.arms import ARMS
 from ecdysis_lab.train.settings import Settings, help_of
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 CANARY = "sk-canary-77d1e4b09c3f"
 CONFIG = {
     "seed": "2", "train-tasks": "12", "trials": "2", "rounds": "1", "test-tasks": "3", "arm": "direct,ecdysis",
@@ -348,7 +348,7 @@ def test_a_killed_demo_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
 
 
 def summary_of(folder: Path) -> Any:
-    from test_experiment import plain
+    from simlab import plain
 
     return plain(json.loads((folder / "summary.json").read_text()))
 

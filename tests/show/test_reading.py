@@ -51,7 +51,7 @@ from ecdysis_lab.show.widgets.gates_view import decision_line, gates_table, roun
 from ecdysis_lab.show.widgets.labels import EditLabels
 from ecdysis_lab.store import Run, Store
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def record(**other: Any) -> RoundRecord:

@@ -22,7 +22,7 @@ from ecdysis_lab.cli.grid.table import Display, counts
 from ecdysis_lab.records import LabError
 from ecdysis_lab.store.run import read_status
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PARAMETERS = """a: int = 1  # number
 mode: str = ""  # how it ends
 rate: float = 0.5  # a share

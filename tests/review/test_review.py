@@ -24,7 +24,7 @@ from ecdysis_lab.review.context import Context, acts_of, build_context, excerpt,
 from ecdysis_lab.review.debate import REPAIR, TURN_CHARS, Reviewer, prompt, prompts_hash
 from ecdysis_lab.review.spec import parse_spec
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 BAD, WHY = "no JSON here", "no complete JSON object with `changes` in the answer"
 TURNS = ["analyst", "critic", "engineer"]
 LONE = {"half a surrogate, raw"}

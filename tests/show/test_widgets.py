@@ -30,7 +30,7 @@ from ecdysis_lab.show.widgets import (
     weights_of,
 )
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")

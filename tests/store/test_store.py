@@ -45,7 +45,7 @@ from ecdysis_lab.records import (
 )
 from ecdysis_lab.store import Run, Store, StoreError, commit_hash, find_run, runs_of
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def trajectory(task: str = "7", seed: int = 0, **changes: Any) -> Trajectory:
@@ -74,7 +74,7 @@ def trajectory(task: str = "7", seed: int = 0, **changes: Any) -> Trajectory:
 def run_python(code: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
     """Start a second Python with this package on its path."""
     command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'tests'}"}
+    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'tests'}:{Path(__file__).parent}"}
     return subprocess.Popen(
         command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
     )

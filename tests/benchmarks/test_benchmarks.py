@@ -29,7 +29,7 @@ from ecdysis_lab.train.leak import facts, leaks
 from ecdysis_lab.train.loop import Trainer
 from ecdysis_lab.train.settings import configure, fitted
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TOY = "tests.toy_benchmark:make"
 SHOP_WORDS = re.compile(
     r"customer|\byes\b|confirm|consent|booking|reservation|\border|no write made|human", re.I

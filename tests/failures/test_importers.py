@@ -13,7 +13,7 @@ from ecdysis_lab.failures.importing import Damaged, import_traces
 from ecdysis_lab.records import LabError, Trajectory, to_json
 from ecdysis_lab.store import Store
 
-REAL = Path(__file__).parents[2] / "shared" / "data" / "tau_bench_gpt4o_airline_trials01.json"
+REAL = Path(__file__).parents[3] / "shared" / "data" / "tau_bench_gpt4o_airline_trials01.json"
 needs_real = pytest.mark.skipif(not REAL.exists(), reason="shared data absent")
 CANARY = "CANARY-7f3a"
 GOLD = {"name": CANARY, "kwargs": {"order_id": CANARY}, "arguments": {"order_id": CANARY}, "info": CANARY}

@@ -24,7 +24,7 @@ from ecdysis_lab.records import LabError, Trajectory
 from ecdysis_lab.store import Store
 from ecdysis_lab.train.settings import Settings, configure
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SMALL = {"train_tasks": 6, "test_tasks": 2, "trials": 2, "rounds": 1, "seed": 2, "embedder": "tfidf",
          "arms": "direct,ecdysis", "test_models": "sim/small", "workers": 1}  # fmt: skip
 

@@ -14,7 +14,7 @@ from ecdysis_lab.harness import Harness, check, load_harness
 from ecdysis_lab.records import LabError
 from ecdysis_lab.store import Store
 
-TRACES = Path(__file__).resolve().parents[2] / "shared" / "data" / "tau_bench_gpt4o_airline_trials01.json"
+TRACES = Path(__file__).resolve().parents[3] / "shared" / "data" / "tau_bench_gpt4o_airline_trials01.json"
 
 
 @pytest.fixture(scope="module")
