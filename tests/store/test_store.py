@@ -45,7 +45,7 @@ from ecdysis_lab.records import (
 )
 from ecdysis_lab.store import Run, Store, StoreError, commit_hash, find_run, runs_of
 
-REPOSITORY = Path(__file__).resolve().parents[3]
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def trajectory(task: str = "7", seed: int = 0, **changes: Any) -> Trajectory:
