@@ -195,7 +195,11 @@ def prepare_experiment(
     ------
     LabError: a wrong value, a part that does not exist, or a model that cannot be asked.
     """
-    settings, notes = fitted(smoke(configure(**given)) if small else configure(**given))
+    settings, notes = fitted(configure(**given))
+    if small:
+        settings = smoke(settings)
+        sizes = f"{settings.train_tasks} training and {settings.test_tasks} test tasks"
+        notes = (*notes, f"smoke: at most {sizes}, {settings.trials} trial, {settings.rounds} round")
     check_models(settings)
     return Experiment(settings, data, run_id, progress, notes)
 

@@ -33,6 +33,10 @@ def nearness(n: int) -> float:
     return min(0.2, 0.2 * (100 / n) ** 0.2)
 
 
+METHOD = "hdbscan"
+"""What :func:`cluster` does, as ``Patterns.method`` tells it; another clusterer has another name."""
+
+
 def cluster(matrix: np.ndarray, size: tuple[int, int] | None = None) -> np.ndarray:
     """HDBSCAN labels for a distance matrix of shape (n, n): 0 is the largest, -1 is noise."""
     import numpy as np

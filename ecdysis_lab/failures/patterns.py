@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ecdysis_lab.failures.clusters import cluster, doubts, nearness
+from ecdysis_lab.failures.clusters import METHOD, cluster, doubts, nearness
 from ecdysis_lab.failures.clusters import stability as steadiness
 from ecdysis_lab.failures.distance import DEFAULT, Weights, distances, distances_to, scaled
 from ecdysis_lab.failures.layout import layout, spread
@@ -101,7 +101,7 @@ def _by_density(
         patterns=_describe(sample, labels, matrix),
         noise=_noise(sample, labels, matrix, labels),
         layout=_spots((f.key for f in sample), layout(matrix)),
-        method="hdbscan",
+        method=METHOD,
         embedder=name,
         tokens_seen=share,
         stability=steady,

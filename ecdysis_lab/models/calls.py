@@ -1,4 +1,4 @@
-"""The only caller of LiteLLM: usage, cost, budget, retries, typed errors.
+"""One call for every role: usage, cost, budget, retries, typed errors.
 
 ``complete(role, model, messages, tools)`` takes any LiteLLM model name and returns a ``records.Completion``.
 Keys come from the environment only; no error text, parameter record or answer holds one.

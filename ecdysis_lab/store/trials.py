@@ -1,7 +1,7 @@
-"""The only reader and writer of data/: the trial store and the run folders.
+"""The trials of all runs.
 
-Trials live in ``trials.sqlite`` (WAL), keyed by ``Trial.key``, shared by every run and process. A run folder
-holds what belongs to one run. Every write is atomic; a kill leaves the state before or after it.
+They live in ``trials.sqlite`` (WAL), keyed by ``Trial.key``, shared by every run and process. Every write is atomic;
+a kill leaves the state before or after it.
 WAL needs a local disk: on a network folder, keep one process per store.
 """
 

@@ -1,4 +1,7 @@
-"""The arms: one row each, in the order of every table and figure."""
+"""The arms: one row each, in the order of every table and figure.
+
+A new arm is a row here; help texts, tables, figures and reports take it from there.
+"""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ecdysis_lab.benchmarks import load_benchmark
+from ecdysis_lab.evaluate.experiment import prepare_experiment
 from ecdysis_lab.failures.cards import find_failures
 from ecdysis_lab.failures.patterns import find_patterns
 from ecdysis_lab.harness import check, load_harness
@@ -264,3 +265,10 @@ def test_a_small_benchmark_without_a_harness_by_hand_gets_settings_that_it_can_k
     assert fitted(chosen) == (chosen, ())
     tau2 = configure(benchmark="tau2/airline")
     assert fitted(tau2) == (tau2, ())
+
+
+def test_smoke_is_said_and_takes_what_there_is(tmp_path: Path) -> None:
+    experiment = prepare_experiment({"benchmark": TOY}, tmp_path, small=True)
+    s = experiment.settings
+    assert (s.train_tasks, s.test_tasks, s.trials, s.rounds) == (4, 2, 1, 1)
+    assert experiment.notes[-1] == "smoke: at most 4 training and 2 test tasks, 1 trial, 1 round"
