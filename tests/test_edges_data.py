@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
+import io
 import json
 import os
 import sqlite3
@@ -14,12 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from damaged_files import CASES, DEEP, TALK, chat
 
+import ecdysis_lab
 from ecdysis_lab.benchmarks.hidden import named
 from ecdysis_lab.benchmarks.tau2.facts import facts_of
 from ecdysis_lab.cli import parser
+from ecdysis_lab.evaluate.scores import read_scores, scores, write_scores
 from ecdysis_lab.failures import collection
 from ecdysis_lab.failures.embedding import embedder
 from ecdysis_lab.failures.importing import import_traces
@@ -29,6 +34,7 @@ from ecdysis_lab.harness.static import source_problems
 from ecdysis_lab.records import LabError, Message, Trajectory, Trial, to_json
 from ecdysis_lab.show.widgets.diff import TOO_MUCH, diff_html
 from ecdysis_lab.store import Run, Store, StoreError
+from ecdysis_lab.store.spreadsheet import as_written, to_csv
 from ecdysis_lab.train.leak import facts, leaks
 
 
@@ -529,3 +535,34 @@ class Told:
 
     def facts(self, task_id: str, seen: Any) -> dict[str, str]:
         return facts_of(seen)
+
+
+# -- CSV -----------------------------------------------------------------------------------------------------------
+
+RUN = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "'quoted"]
+CALM = ["a=1", "", "-5", "+0.25", "x@y", " a"]
+
+
+def test_cells_that_a_spreadsheet_would_run_are_quoted() -> None:
+    frame = pd.DataFrame({"=head": [*RUN, *CALM], "n": [-1.5] * 13, "kind": pd.Categorical([*RUN, *CALM])})
+    rows = list(csv.DictReader(io.StringIO(to_csv(frame), newline="")))
+    plain = [cell.replace("\r", " ") for cell in RUN]
+    for column in ("'=head", "kind"):
+        assert [row[column] for row in rows] == [*("'" + cell for cell in plain), *CALM]
+        assert [as_written(row[column]) for row in rows] == [*plain, *CALM]
+    assert {row["n"] for row in rows} == {"-1.5"} and list(frame) == ["=head", "n", "kind"]
+
+
+def test_the_scores_of_a_run_read_back_as_they_were(tmp_path: Path) -> None:
+    run = Run.open(tmp_path, "r", {"model": "m"})
+    table = scores([trial(name) for name in RUN if "\r" not in name], arm="=arm", run="r")
+    write_scores(run, table)
+    text = (run.folder / "scores.csv").read_text(encoding="utf-8")
+    assert "'=1+1" in text and ",=" not in text
+    pd.testing.assert_frame_equal(read_scores(run), table)
+
+
+def test_no_csv_is_written_without_quoting() -> None:
+    package = Path(ecdysis_lab.__file__).parent
+    bare = {p.name for p in package.rglob("*.py") if ".to_csv(" in p.read_text(encoding="utf-8")}
+    assert bare == {"spreadsheet.py"}
