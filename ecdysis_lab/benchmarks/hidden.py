@@ -15,6 +15,7 @@ _PLAIN = str.maketrans(_LOOKALIKES)
 _BLANKS = "\u115f\u1160\u3164\uffa0\u2800\u034f\u17b4\u17b5"  # drawn as nothing, though letters or marks
 _JOINERS = "\u200c\u200d"  # needed within Persian, Indic scripts and emoji
 _EMOJI_STYLE = "\ufe0f"
+_ODD = re.compile(r"[^\t\n\r\f -~]")
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -49,9 +50,10 @@ def findings(text: str) -> Iterator[tuple[int, str]]:
     A letter of another script counts where it stands in one word with Latin letters; a word that is written in its
     own script is text like any other.
     """
-    if text.isascii() and text.isprintable():
+    odd = [found.start() for found in _ODD.finditer(text)]
+    if not odd:
         return
-    yield from ((at, f"hidden character {named(char)}") for at, char in enumerate(text) if hides(text, at))
+    yield from ((at, f"hidden character {named(text[at])}") for at in odd if hides(text, at))
     for word in _WORD.finditer(text):
         if word[0].isascii() or not any(map(_disguised, word[0])):
             continue
@@ -68,7 +70,7 @@ def named(char: str) -> str:
 
 def plain(text: str) -> str:
     """The text as a reader takes it: no hidden characters, look-alikes as the letters they look like."""
-    if text.isascii() and text.isprintable():
+    if not _ODD.search(text):
         return text
-    shown = "".join(c for c in text if c in "\n\t" or not hides(c, 0))
+    shown = _ODD.sub(lambda found: "" if hides(found[0], 0) else found[0], text)
     return unicodedata.normalize("NFKC", shown).translate(_PLAIN)

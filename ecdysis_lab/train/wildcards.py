@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from re import _constants as codes  # type: ignore[attr-defined]
@@ -33,6 +34,7 @@ def _holds(cells: Sequence[Cell], fact: str) -> bool:
     return False
 
 
+@functools.lru_cache(maxsize=256)
 def _runs(pattern: str) -> list[list[Cell]]:
     """Stretches of single places in a pattern; what repeats freely parts two stretches."""
     if len(pattern) > MAX_PATTERN:
