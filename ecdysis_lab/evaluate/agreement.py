@@ -11,11 +11,11 @@ from pathlib import Path
 from ecdysis_lab.evaluate.accommodation import Judgement
 from ecdysis_lab.records import LabError
 from ecdysis_lab.store import Run, told
+from ecdysis_lab.store.spreadsheet import as_written, harmless
 
 DEFECT, QUIRK, UNSURE = "harness defect", "model quirk", "unsure"
 LABELS = (DEFECT, QUIRK, UNSURE)
 COLUMNS = ("id", "label", "note", "automatic", "outcome", "layer", "what", "reasons")
-RISKY = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would take such a text for a formula
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,9 @@ def write_labels(path: Path | str, judgements: Iterable[Judgement], labels: Mapp
         if mine.label and mine.label not in LABELS:
             raise LabError(f"label: unknown {mine.label!r}; choose one of {', '.join(LABELS)}")
         cells = (d.id, mine.label, mine.note, d.word, d.outcome, d.layer, d.what, "; ".join(d.reasons))
-        writer.writerow([_harmless(cell) for cell in cells])
+        writer.writerow(map(harmless, cells))
     path = Path(path)
     return Run(path.parent).write_text(path.name, text.getvalue())
-
-
-def _harmless(cell: str) -> str:
-    return f"'{cell}" if cell.startswith((*RISKY, "'")) else cell
 
 
 def read_labels(path: Path | str) -> dict[str, Label]:
@@ -88,7 +84,7 @@ def read_labels(path: Path | str) -> dict[str, Label]:
             raise LabError(f"{path}, row {line}: unknown label {label!r}; choose one of {', '.join(LABELS)}")
         if key in found:
             raise LabError(f"{path}, row {line}: a second row for change {key}")
-        note = (row.get("note") or "").removeprefix("'")
+        note = as_written(row.get("note") or "")
         if label or note:
             found[key] = Label(label, note)
     return found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.records import LabError, Trajectory, Usage
 from ecdysis_lab.store import Run
+from ecdysis_lab.store.spreadsheet import as_written, to_csv
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +81,7 @@ def _row(trajectory: Trajectory) -> dict[str, Any]:
 
 def write_scores(run: Run, table: pd.DataFrame) -> None:
     """Keep the long table of a run in its folder, as ``scores.csv``."""
-    run.write_text(FILE, table.to_csv(index=False))
+    run.write_text(FILE, to_csv(table))
 
 
 def read_scores(run: Run) -> pd.DataFrame:
@@ -96,7 +97,9 @@ def read_scores(run: Run) -> pd.DataFrame:
     if not path.is_file():
         raise LabError(f"run {run.run_id} keeps no {FILE}; start it again to complete it")
     empty = {name: [""] for name in MISSING}
-    return pd.read_csv(path, dtype=TYPES, keep_default_na=False, na_values=empty)
+    table = pd.read_csv(path, dtype=TYPES, keep_default_na=False, na_values=empty)
+    texts = [name for name, kind in TYPES.items() if kind == "str"]
+    return table.assign(**{name: table[name].map(as_written).astype("str") for name in texts})
 
 
 def refuse_twins(table: pd.DataFrame) -> None:

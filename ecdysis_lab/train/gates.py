@@ -16,7 +16,7 @@ from ecdysis_lab.harness.source import Harness, static_problems
 from ecdysis_lab.records import GateResult
 from ecdysis_lab.train.arms import Arm
 from ecdysis_lab.train.judging import Comparison, Judging, Rerun
-from ecdysis_lab.train.leak import facts, leaks
+from ecdysis_lab.train.leak import HIDING, facts, leaks
 
 SHOWN = 3  # examples named in a reason
 GROWTH = 0.30  # more than this against the parent is worth a warning
@@ -88,10 +88,13 @@ def leak(judging: Judging) -> GateResult:
     """No fact of a training task in the diff."""
     bench = judging.bench
     known = bench.policy + "\n".join(f"{t['description']} {t['parameters']}" for t in bench.tools)
-    found = leaks(judging.candidate.diff, facts(judging.before, known, bench))
+    told = facts(judging.before, known, bench)
+    found = leaks(judging.candidate.diff, told, judging.parent.files, judging.child.files)
     if not found:
         return passed()
-    return rejected(f"facts of training tasks in the diff: {', '.join(found[:SHOWN])}", facts=found)
+    hidden = all(what.startswith(HIDING) for what in found)
+    about = "text that hides from a reader" if hidden else "facts of training tasks"
+    return rejected(f"{about} in the diff: {', '.join(found[:SHOWN])}", facts=found)
 
 
 def legal(judging: Judging) -> GateResult:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
+import io
 import json
 import os
 import sqlite3
@@ -14,10 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from damaged_files import CASES, DEEP, TALK, chat
 
+import ecdysis_lab
+from ecdysis_lab.benchmarks.hidden import named
+from ecdysis_lab.benchmarks.tau2.facts import facts_of
 from ecdysis_lab.cli import parser
+from ecdysis_lab.evaluate.scores import read_scores, scores, write_scores
 from ecdysis_lab.failures import collection
 from ecdysis_lab.failures.embedding import embedder
 from ecdysis_lab.failures.importing import import_traces
@@ -27,6 +34,8 @@ from ecdysis_lab.harness.static import source_problems
 from ecdysis_lab.records import LabError, Message, Trajectory, Trial, to_json
 from ecdysis_lab.show.widgets.diff import TOO_MUCH, diff_html
 from ecdysis_lab.store import Run, Store, StoreError
+from ecdysis_lab.store.spreadsheet import as_written, to_csv
+from ecdysis_lab.train.leak import facts, leaks
 
 
 def saved(path: Path, content: Any) -> Path:
@@ -357,3 +366,203 @@ def test_a_difference_of_few_lines_is_as_it_was() -> None:
     many = ["s"] * 1000
     whole = list(unified(["h", *many, "t"], ["h", *many, "new", "t"], "a/x", "b/x"))
     assert whole == ["--- a/x", "+++ b/x", "@@ -999,4 +999,5 @@", " s", " s", " s", "+new", " t"]
+
+
+# -- leaks ---------------------------------------------------------------------------------------------------------
+
+FACTS = {
+    "W1234567": "order id",
+    "sara_doe_4967": "user id",
+    "sara doe": "full name",
+    "Sara": "person",
+    "Kovacs": "person",
+    "gift_card_7654321": "payment id",
+    "1286.5": "amount",
+    "643": "amount",
+    "17": "task id",
+    "9523456873": "item or product id",
+    "2024-05-20": "date",
+}
+SPELLINGS = {
+    "joined by plus": ('X = "W123" + "4567"', "W1234567"),
+    "side by side": ('X = "W123" "4567"', "W1234567"),
+    "escapes": (r'X = "\x57\u0031234567"', "W1234567"),
+    "f-string": ('X = f"W{1234567}"', "W1234567"),
+    "f-string of names": ('A = "sara"\nB = 4967\nX = f"{A}_doe_{B:04d}"', "sara_doe_4967"),
+    "join": ('X = "_".join(["sara", "doe", "4967"])', "sara_doe_4967"),
+    "join of reversed": ('X = "".join(reversed("7654321W"))', "W1234567"),
+    "backwards slice": ('X = "7694_eod_aras"[::-1]', "sara_doe_4967"),
+    "every second": ('X = "W-1-2-3-4-5-6-7"[::2]', "W1234567"),
+    "chr": ("X = ''.join(chr(c) for c in [75, 111, 118, 97, 99, 115])", "Kovacs"),
+    "map chr": ("X = ''.join(map(chr, (75, 111, 118, 97, 99, 115)))", "Kovacs"),
+    "shifted": ("X = ''.join(chr(ord(c) - 1) for c in 'Lpwbdt')", "Kovacs"),
+    "bytes": ("X = bytes.fromhex('4b6f76616373').decode()", "Kovacs"),
+    "replace": ("X = 'KoXacs'.replace('X', 'v')", "Kovacs"),
+    "percent": ("X = 'W%07d' % 1234567", "W1234567"),
+    "format": ("X = '{}{}'.format('W', 1234567)", "W1234567"),
+    "arithmetic": ("def f(price):\n    return price == 600 + 43", "643"),
+    "cents": ("total = 128650 / 100", "1286.5"),
+    "sum of a hash": ("X = 9_500_000_000 + 23_456_873", "9523456873"),
+    "regex with a dot": ("import re\ndef f(u):\n    return re.match(r'sara.doe.4.67', u)", "sara_doe_4967"),
+    "regex with classes": ("import re\ndef f(u):\n    return re.search('[Ww]12345[6]7', u)", "W1234567"),
+    "part of a sum": ("def f(x):\n    return x + 'W123' + '4567'", "W1234567"),
+    "separators": ("# see order W-123-45 67", "W1234567"),
+    "the digits alone": ("def f(o):\n    return o.endswith('1234567')", "W1234567"),
+    "hex": ("X = 0x237a46b69", "9523456873"),
+    "ternary": ("X = 'Kov' + ('acs' if 1 == 1 else 'ar')", "Kovacs"),
+    "task id": ("def f(task_id):\n    return task_id == '1' + '7'", "17"),
+    "zero-width": ("# K\u200bovacs wants it", "Kovacs"),
+    "homoglyph": ("# K\u043evacs wants it", "Kovacs"),
+    "fullwidth": ("# \uff37\uff11\uff12\uff13\uff14\uff15\uff16\uff17", "W1234567"),
+    "dictionary": ("X = {'a': 'W123'}['a'] + '4567'", "W1234567"),
+    "translated": ("X = 'K0v4cs'.translate(str.maketrans('04', 'oa'))", "Kovacs"),
+    "in another file's name": ("PARTS = ['W12', '345', '67']\nX = ''.join(PARTS)", "W1234567"),
+}
+LEGAL = {
+    "rule": "def check(call, view):\n    if call.name == 'cancel_order' and not view.confirmed:\n        return refuse('Ask first.')",
+    "day": "SECONDS = 24 * 60 * 60",
+    "limits": "MAX_PASSENGERS = 5\nBAG = 50\nFEE = 30 + 20",
+    "text": "TEXT = 'Ask for ' + 'the order id' + ' first.'",
+    "format": "def f(n):\n    return f'Found {n} orders, e.g. #W0000000.'",
+    "regex of a form": "import re\nORDER = re.compile(r'#W\\d{7}')",
+    "regex of ids": "import re\nUSER = re.compile(r'[a-z]+_[a-z]+_\\d{4}')",
+    "regex of anything": "import re\ndef f(t):\n    return re.search(r'.*(order|item).{0,7}', t)",
+    "wildcards": "import re\ndef f(t):\n    return re.fullmatch('........', t)",
+    "accents": "TEXT = 'Señor Müller wants naïve café fare, 20 °C — ½ price…'",
+    "cyrillic": "TEXT = 'Привет, заказ отменён'",
+    "greek": "TEXT = 'Καλημέρα'",
+    "chinese": "TEXT = '您的订单已取消'",
+    "emoji": "TEXT = 'Done ✔\ufe0f 👨\u200d👩\u200d👧'",
+    "persian": "TEXT = 'می\u200cخواهم'",
+    "micro": "UNIT = '5 µm, Δt, 1ª, x², №'",
+    "clean": "def f(t):\n    return t.replace('\\u200b', '').replace('\\ufeff', '')",
+    "letters": "import string\nLETTERS = string.ascii_uppercase + string.digits",
+    "table": "KINDS = {'economy': 1, 'business': 2}\nNAMES = sorted(KINDS)",
+    "steps": "STEPS = [f'{n}. step' for n in range(1, 9)]",
+    "dates": "EXAMPLE = '2024-05-' + '20'",
+    "words": "WORDS = ' '.join(['no', 'yes', 'later'])",
+    "task": "# This task needs 17 checks of the tasks' state",
+    "numbers": "LIMITS = (12, 345, 67, 95, 23, 456, 873)",
+}
+
+
+def change(text: str, file: str = "actions.py") -> str:
+    """A diff that adds these lines."""
+    return "\n".join(
+        [f"--- a/{file}", f"+++ b/{file}", "@@ -0,0 +1 @@", *("+" + line for line in text.split("\n"))]
+    )
+
+
+def test_a_fact_is_found_however_it_is_spelled() -> None:
+    missed = {
+        name
+        for name, (text, fact) in SPELLINGS.items()
+        for found in (leaks(change(text), FACTS), leaks(change(text), FACTS, {}, {"actions.py": text}))
+        if f"{FACTS[fact]}: {fact}" not in found
+    }
+    assert missed == set() and len(SPELLINGS) >= 20
+
+
+def test_legal_texts_are_not_flagged() -> None:
+    found = {name: leaks(change(text), FACTS, {}, {"actions.py": text}) for name, text in LEGAL.items()}
+    assert {name: said for name, said in found.items() if said} == {} and len(LEGAL) >= 20
+
+
+def test_only_what_is_new_counts_and_an_old_name_may_lead_to_it() -> None:
+    old = "A = 'W123'\nX = A + 'x'\nY = 'Kov' + 'acs'"
+    new = old.replace("'x'", "'4567'")
+    assert leaks(change("X = A + '4567'"), FACTS, {"actions.py": old}, {"actions.py": new}) == [
+        "order id: W1234567"
+    ]
+
+
+@pytest.mark.parametrize("char", ["\u200b", "\u200d", "\u202e", "\u2066", "\U000e0041", "\u00ad", "\ufeff", "\u3164", "\x08", "\ufe0f", "\u2062"])  # fmt: skip
+def test_hidden_characters_are_findings_and_are_shown(char: str) -> None:
+    text = f"# a rule{char}book"
+    said = named(char)
+    assert leaks(change(text), {}) == [f"hidden character {said}"]
+    page = diff_html({"actions.py": "# old"}, {"actions.py": text})
+    assert char not in page and f"U+{ord(char):04X}" in page and said in page
+
+
+def test_look_alikes_are_findings_and_are_shown() -> None:
+    text = "# the \u0440assenger"
+    assert leaks(change(text), {}) == ["look-alike letter U+0440 CYRILLIC SMALL LETTER ER"]
+    page = diff_html({"actions.py": "# the passenger"}, {"actions.py": text})
+    assert "U+0440 CYRILLIC SMALL LETTER ER" in page
+    assert "U+0" not in diff_html({"a.py": "x"}, {"a.py": "Привет, café"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "X = 'a' * 10**9", "X = 9 ** 9 ** 9", "X = [[0] * 9999] * 9999", "X = '%999999999d' % 1", "X = f'{1:99999999}'",
+        "X = '{:{}}'.format(1, 10**9)", "X = 1 << 10**9", "X = list(range(10**12))", "X = bytes(10**10)",
+        "X = [a + b for a in [c for c in range(9999)] for b in [1]]", "X = 'x'.zfill(10**9)",
+        "X = " + "+".join(["'a'"] * 20_000), "X = " + "(" * 150 + "1" + ")" * 150, "X = " + "-" * 3000 + "1",
+        "\n".join(f"A{i + 1} = A{i} + A{i}" for i in range(2000)) + "\nA0 = 'xy'",
+        "X = [sum([c for c in range(9999)]) for d in range(9999)]", "X = ''.join(['x' * 9999] * 9999)",
+        "X = ('x' * 9999).replace('x', 'y' * 9999)", "X = 'x'.join('y' * 9999)", "A = B\nB = A", "X = \ud800",
+    ],
+)  # fmt: skip
+def test_folding_ends(text: str) -> None:
+    start = time.perf_counter()
+    found = leaks(change(text), FACTS, {}, {"actions.py": text})
+    assert time.perf_counter() - start < 10 and all(f.startswith(("constant expr", "hidden")) for f in found)
+
+
+def test_facts_of_a_long_message_take_time_as_it_grows() -> None:
+    forms = {
+        "no-": "no-", "no.": "no.", "digits": "1", "digits a": "1", "dots": "1.", "mail": "a@", "capitals": "A1", "letters": "a",
+        "tasks": "task ", "money": "$1,", "dates": "jan ", "brackets": "[",
+    }  # fmt: skip
+
+    def work(unit: str, n: int) -> None:
+        text = unit * n + "a"
+        told = Trajectory(
+            Trial("b", "1", "99", "train", "m", "u", "", 0), "scored", 0.0, "x", {}, (Message("user", text),)
+        )
+        leaks(change("X = 1"), facts([told], "policy", Told()))  # type: ignore[arg-type]
+        leaks(change(text), FACTS)
+
+    for name, unit in forms.items():
+        few, many = seconds(lambda unit=unit: work(unit, 5000)), seconds(lambda unit=unit: work(unit, 20_000))
+        assert many < 9 * few + 1.0, (name, few, many)
+
+
+class Told:
+    """The part of a benchmark that the leak facts ask."""
+
+    def facts(self, task_id: str, seen: Any) -> dict[str, str]:
+        return facts_of(seen)
+
+
+# -- CSV -----------------------------------------------------------------------------------------------------------
+
+RUN = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "'quoted"]
+CALM = ["a=1", "", "-5", "+0.25", "x@y", " a"]
+
+
+def test_cells_that_a_spreadsheet_would_run_are_quoted() -> None:
+    frame = pd.DataFrame({"=head": [*RUN, *CALM], "n": [-1.5] * 13, "kind": pd.Categorical([*RUN, *CALM])})
+    rows = list(csv.DictReader(io.StringIO(to_csv(frame), newline="")))
+    plain = [cell.replace("\r", " ") for cell in RUN]
+    for column in ("'=head", "kind"):
+        assert [row[column] for row in rows] == [*("'" + cell for cell in plain), *CALM]
+        assert [as_written(row[column]) for row in rows] == [*plain, *CALM]
+    assert {row["n"] for row in rows} == {"-1.5"} and list(frame) == ["=head", "n", "kind"]
+
+
+def test_the_scores_of_a_run_read_back_as_they_were(tmp_path: Path) -> None:
+    run = Run.open(tmp_path, "r", {"model": "m"})
+    table = scores([trial(name) for name in RUN if "\r" not in name], arm="=arm", run="r")
+    write_scores(run, table)
+    text = (run.folder / "scores.csv").read_text(encoding="utf-8")
+    assert "'=1+1" in text and ",=" not in text
+    pd.testing.assert_frame_equal(read_scores(run), table)
+
+
+def test_no_csv_is_written_without_quoting() -> None:
+    package = Path(ecdysis_lab.__file__).parent
+    bare = {p.name for p in package.rglob("*.py") if ".to_csv(" in p.read_text(encoding="utf-8")}
+    assert bare == {"spreadsheet.py"}

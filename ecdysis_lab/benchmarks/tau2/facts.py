@@ -9,6 +9,7 @@ from typing import Any
 
 from ecdysis_lab.benchmarks.spelling import dates, plain_number
 from ecdysis_lab.records import Message
+from ecdysis_lab.store.foreign import ForeignText, parse_json
 
 FORMS: dict[str, re.Pattern[str]] = {
     "order id": re.compile(r"#?\bW\d{7}\b"),
@@ -16,7 +17,7 @@ FORMS: dict[str, re.Pattern[str]] = {
     "payment id": re.compile(r"\b(?:credit_card|gift_card|certificate|paypal)_\d{4,}\b"),
     "item or product id": re.compile(r"\b\d{10}\b"),
     "tracking id": re.compile(r"\b\d{12}\b"),
-    "e-mail": re.compile(r"\b[\w.+-]+@[\w-]+\.[\w.]*\w"),
+    "e-mail": re.compile(r"(?<![\w.+-])[.+-]*+(\w[\w.+-]*+@[\w-]+\.[\w.]*\w)"),
     "flight": re.compile(r"\bHAT\d{3}\b"),
     "reservation id": re.compile(r"\b(?!HAT\d{3}\b)(?=[A-Z0-9]*\d)(?=[A-Z0-9]*[A-Z])[A-Z0-9]{6}\b"),
     "date": re.compile(r"\b\d{4}-\d{2}-\d{2}\b"),
@@ -61,8 +62,8 @@ def _in_text(text: str) -> Iterator[tuple[str, str]]:
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text) if text[:1] in "[{" else None
-    except ValueError:
+        return parse_json(text) if text[:1] in ("[", "{") else None
+    except ForeignText:
         return None
 
 

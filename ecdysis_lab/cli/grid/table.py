@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from ecdysis_lab.cli.grid.spec import Grid
 from ecdysis_lab.store.run import Run, read_status
+from ecdysis_lab.store.spreadsheet import to_csv
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +73,7 @@ def write(grid: Grid, folder: Path) -> list[Row]:
     table = rows(grid, folder)
     frame = pd.DataFrame(table)
     run = Run(folder)
-    run.write_text("grid.csv", frame.to_csv(index=False))
+    run.write_text("grid.csv", to_csv(frame))
     run.write_text("grid.html", _page(grid, frame, counts(table)))
     return table
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ecdysis_lab.records import LabError
 from ecdysis_lab.show.figures.chrome import images
 from ecdysis_lab.show.figures.style import Footer, stamp
+from ecdysis_lab.store.spreadsheet import to_csv
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +67,7 @@ def save_all(
 
 def _write_text(fig: go.Figure, folder: Path, name: str, frame: pd.DataFrame, footer: Footer) -> Paths:
     known = {"run_id": footer.run_id, "simulated": footer.simulated}
-    table = frame.assign(**{k: v for k, v in known.items() if k not in frame.columns}).to_csv(index=False)
+    table = to_csv(frame.assign(**{k: v for k, v in known.items() if k not in frame.columns}))
     drawing = fig.to_html(full_html=False, include_plotlyjs=True, config={"displaylogo": False}, div_id=name)
     title = re.sub(r"<[^>]+>", "", fig.layout.title.text or name)
     template = (files("ecdysis_lab.show.figures") / "static" / "figure.html").read_text(encoding="utf-8")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ecdysis_lab.show.tables import readable
 from ecdysis_lab.store import commit_hash
+from ecdysis_lab.store.spreadsheet import to_csv
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +81,7 @@ def _figure(name: str, figure: go.Figure, frame: pd.DataFrame) -> str:
     drawing = figure.to_html(
         full_html=False, include_plotlyjs=False, config={"displaylogo": False}, div_id=f"fig-{name}"
     )
-    csv = base64.b64encode(frame.to_csv(index=False).encode()).decode()
+    csv = base64.b64encode(to_csv(frame).encode()).decode()
     link = f'<a download="{name}.csv" href="data:text/csv;base64,{csv}">Table behind this figure (CSV)</a>'
     return f"<figure>{drawing}<figcaption>{link}</figcaption></figure>"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from ecdysis_lab.benchmarks.hidden import findings, named
 from ecdysis_lab.harness.differences import comparable, matcher
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.show.widgets.trace import escaped
@@ -76,7 +77,7 @@ def _skipped(n: int) -> str:
 
 def _row(tag: str, a: int | None, b: int | None, left: Sequence[str], right: Sequence[str]) -> str:
     one, two = (left[a] if a is not None else ""), (right[b] if b is not None else "")
-    texts = escaped(one), escaped(two)
+    texts = _shown(one), _shown(two)
     if tag == "replace" and a is not None and b is not None:
         texts = _marked(one, two)
     same = tag == "equal"
@@ -95,12 +96,25 @@ def _cell(number: int | None, text: str, look: str) -> str:
     return f'<td class="el-no">{number + 1}</td><td{kind}>{text}</td>'
 
 
+def _shown(text: str) -> str:
+    """Escaped text with hidden characters by name, and look-alike letters marked."""
+    parts, done = [], 0
+    for at, what in findings(text):
+        code, _, name = named(text[at]).partition(" ")
+        char = escaped(text[at]) if what.startswith("look-alike") else ""
+        parts.append(
+            escaped(text[done:at]) + f'<mark title="{escaped(f"{code} {name}")}">{char}[{code}]</mark>'
+        )
+        done = at + 1
+    return "".join(parts) + escaped(text[done:])
+
+
 def _marked(one: str, two: str) -> tuple[str, str]:
     """Both lines with the words that differ marked."""
     a, b = _WORDS.findall(one), _WORDS.findall(two)
     out: tuple[list[str], list[str]] = ([], [])
     for tag, a0, a1, b0, b1 in matcher(a, b, WORD_PAIRS).get_opcodes():
         for side, words, mark in ((out[0], a[a0:a1], "del"), (out[1], b[b0:b1], "ins")):
-            text = escaped("".join(words))
+            text = _shown("".join(words))
             side.append(text if tag == "equal" or not text else f"<{mark}>{text}</{mark}>")
     return "".join(out[0]), "".join(out[1])
