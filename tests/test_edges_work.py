@@ -40,7 +40,7 @@ from ecdysis_lab.store import Store
 
 EMPTY = SHIPPED / "empty"
 ENDLESS = "9**9**9"
-LATE = "Error: calculate took longer than 0.5 s and was stopped"
+LATE = "Error: calculate took longer than 1 s and was stopped"
 REWRITE = f'''from ecdysis_lab.hooks import Allow, Rewrite
 
 
@@ -54,7 +54,7 @@ def check(call, view):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    monkeypatch.setattr(deadline, "TOOL_SECONDS", 0.5)
+    monkeypatch.setattr(deadline, "TOOL_SECONDS", 1.0)
     monkeypatch.setattr(env, "_stopped", {})
 
 
@@ -91,7 +91,7 @@ def test_a_calculation_without_end_is_an_error_that_the_model_sees(workers: int,
         assert results(left) == [(LATE, True)]
         assert LATE in [m.content for m in left.context]
         assert (left.status, left.termination) == ("scored", "user_stop")
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60
 
 
 def test_a_rewrite_into_a_calculation_without_end_is_one_too(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_rewrite_into_a_calculation_without_end_is_one_too(tmp_path: Path) -> 
     assert results(left) == [(LATE, True)]
     began = time.monotonic()
     assert replay(left, harness, bench()).calls == 1
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize("domain", ["airline", "retail"])
@@ -152,7 +152,7 @@ def test_any_tool_of_any_benchmark_is_stopped(tool: str, threaded: bool) -> None
         thread.join(20)
     else:
         work()
-    assert found == [(f"Error: {tool} took longer than 0.5 s and was stopped", True), None, ("7", False)]
+    assert found == [(f"Error: {tool} took longer than 1 s and was stopped", True), None, ("7", False)]
     assert limited.shelf == 3
 
 
@@ -162,7 +162,7 @@ def test_a_benchmark_of_ones_own_hands_out_limited_environments(monkeypatch: pyt
     monkeypatch.setattr(type(room.bare), "call", lambda self, call: (str(9**9**9), False))
     assert room.call(tool_call("look_up"))[1] is True
     left = run_trial(Setup(made.name, "sim/flawless"), made.tasks("all")[0], EMPTY, 0)
-    assert "took longer than 0.5 s" in str(results(left)[0][0])
+    assert "took longer than 1 s" in str(results(left)[0][0])
 
 
 # -- OpenCode's surroundings --------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def test_the_clock_of_the_run_ends_an_edit(opencode: Opencode, parent: Harness, 
     began = time.monotonic()
     with pytest.raises(BudgetExceeded, match=r"max_seconds=1\.5 is used up"):
         opencode("sleep 60", budget=Budget(max_seconds=1.5)).edit(parent.path, SPEC, tmp_path / "c")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ for n in $(seq 30); do : > stray-$n; done
 sleep 0.5"""
     began = time.monotonic()
     made = opencode(script).edit(parent.path, SPEC, tmp_path / "c")
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
     assert [p.name for p in made.path.iterdir()] == ["regulation.py"]
     assert "token" not in made.diff
     dropped = "\n".join(made.notes)
@@ -480,7 +480,7 @@ def test_a_browser_that_hangs_ends_with_the_export(
     began = time.monotonic()
     drawn, reason = chrome.images({"one": go.Figure(), "two": go.Figure()})
     assert (drawn, str(fake) in reason) == ({}, True)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
     assert running(f"TMPDIR={tmp_path}") == []
 
 
