@@ -118,7 +118,7 @@ def test_no_power_hangs_the_environment(domain: str, expression: str) -> None:
     assert found == [(LATE, True)]
     began = time.monotonic()
     assert environment.call(asked) == (LATE, True), "the evaluator calls everything again"
-    assert time.monotonic() - began < 0.1
+    assert time.monotonic() - began < 0.9
     assert environment.call(tool_call("calculate", expression="2 ** 10")) == ("1024.0", False)
 
 
@@ -246,7 +246,7 @@ def test_the_last_step_of_an_edit_is_paid_and_kept(
 def test_the_clock_of_the_run_ends_an_edit(opencode: Opencode, parent: Harness, tmp_path: Path) -> None:
     began = time.monotonic()
     with pytest.raises(BudgetExceeded, match=r"max_seconds=1\.5 is used up"):
-        opencode("sleep 60", budget=Budget(max_seconds=1.5)).edit(parent.path, SPEC, tmp_path / "c")
+        opencode("sleep 300", budget=Budget(max_seconds=1.5)).edit(parent.path, SPEC, tmp_path / "c")
     assert time.monotonic() - began < 60
 
 
