@@ -565,12 +565,24 @@ class RoundRecord:
     candidates: tuple[Judged, ...] = ()
 
 
-class LabError(Exception):
+class OneSentence(Exception):
+    """An exception whose message says all; a notebook shows it without a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows instead of a traceback."""
+        return [f"ecdysis-lab: {self}"]
+
+
+class LabError(OneSentence):
     """A mistake of the user's: the CLI prints the message and exits with 2."""
 
 
-class Stopped(Exception):
+class Stopped(OneSentence):
     """Work ends before its end with everything kept, for example at a budget; the same command goes on."""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM arrived: work ends as after Ctrl-C, and the same command goes on."""
 
 
 class Environment(Protocol):

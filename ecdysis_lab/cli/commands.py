@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ecdysis_lab.records import LabError
+from ecdysis_lab.records import LabError, Trajectory
 
 
 def _shared(parser: argparse.ArgumentParser, json_help: str) -> None:
@@ -90,9 +91,27 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         lines = [f"{k}: {v}" for k, v in summary.items()]
         print("SIMULATED" if setup.simulated else "", *lines, sep="\n")
-        print(*(f"{t.trial.task_id} seed {t.trial.seed}: {t.score if t.score is not None else t.status}"
-                for t in trajectories if not t.success), sep="\n")  # fmt: skip
+        print(*(_left(t) for t in trajectories if not t.success), sep="\n")
+    if all(t.score is None for t in trajectories):
+        why = Counter(_reason(t) or t.status for t in trajectories).most_common(3)
+        told = "; ".join(f"{n} x {reason}" for reason, n in why)
+        print(f"ecdysis-lab: no trial could be scored: {told}", file=sys.stderr)
+        return 1
     return 0
+
+
+def _left(trajectory: Trajectory) -> str:
+    """A line of the list of trials without success: how it ended, and why where that is known."""
+    t, reason = trajectory, _reason(trajectory)
+    score = f"{t.score}" if t.score is not None else t.status
+    ended = f" ({t.termination})" if reason and t.termination not in (t.status, "") else ""
+    return f"{t.trial.task_id} seed {t.trial.seed}: {score}{ended}{f': {reason}' if reason else ''}"
+
+
+def _reason(trajectory: Trajectory) -> str:
+    from ecdysis_lab.failures.transcript import shorten
+
+    return shorten(trajectory.error, 300)
 
 
 def _check_options(parser: argparse.ArgumentParser) -> None:

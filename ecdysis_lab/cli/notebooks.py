@@ -7,6 +7,7 @@ here: parameters before anything runs, the end by the exception that papermill r
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import sys
@@ -115,10 +116,18 @@ def _execute(path: Path, out: Path, parameters: dict[str, Any]) -> int:
             kernel_name="python3",
         )
     except PapermillExecutionError as failed:
-        if failed.ename == "LabError":
+        if failed.ename in (
+            "LabError",
+            "PermanentError",
+        ):  # a papermill error knows the name of the class only
             raise LabError(failed.evalue) from None
         print(f"ecdysis-lab: {failed.ename}: {failed.evalue}\nsee {out}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        logging.getLogger("asyncio").setLevel(
+            logging.CRITICAL
+        )  # the cell's own end is reported by nobody else
+        raise
     print(*tables_of(out), sep="\n\n")
     return 0
 

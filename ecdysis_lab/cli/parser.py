@@ -11,7 +11,8 @@ from typing import NoReturn
 
 from ecdysis_lab import __version__
 from ecdysis_lab.cli import commands
-from ecdysis_lab.records import LabError
+from ecdysis_lab.records import LabError, Terminated
+from ecdysis_lab.store.billing import terminable
 
 
 class Parser(argparse.ArgumentParser):
@@ -29,13 +30,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         _parser().print_help()
         return 0
     try:
-        return int(arguments.run(arguments) or 0)
+        with terminable():
+            return int(arguments.run(arguments) or 0)
     except LabError as mistake:
         print(f"ecdysis-lab: {mistake}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader has seen enough, as in `ecdysis-lab show RUN | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Terminated as why:
+        print(f"ecdysis-lab: {why}", file=sys.stderr)
+        return 143
     except KeyboardInterrupt:
         print("ecdysis-lab: interrupted; the same command continues where it stopped", file=sys.stderr)
         return 130

@@ -66,7 +66,8 @@ def card(
     scenario: str = "",
 ) -> str:
     """The evidence card: termination, checks, first bad thing, path, writes, last exchanges, scenario."""
-    lines = [f"Ended: {trajectory.termination or 'unknown'}"]
+    why = f" ({shorten(trajectory.error, 300)})" if trajectory.error else ""
+    lines = [f"Ended: {trajectory.termination or 'unknown'}{why}"]
     if checks:
         lines.append(f"Failed checks: {', '.join(checks)}")
     lines.append(

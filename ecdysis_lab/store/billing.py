@@ -7,13 +7,15 @@ trials in ``cost_usd``, and for those that the run ran itself in ``billed_usd``.
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ecdysis_lab.records import Stopped, Trajectory, Usage
+from ecdysis_lab.records import Stopped, Terminated, Trajectory, Usage
 from ecdysis_lab.store.run import Run
 from ecdysis_lab.store.trials import Store
 
@@ -59,6 +61,24 @@ def trials_of(run: Run, store: Store, part: str) -> list[Trajectory]:
 
 
 @contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM raises ``Terminated`` in here, unless someone else already handles it or this is no main thread."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise Terminated("SIGTERM arrived; the same command continues where it stopped")
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextmanager
 def at_work(run: Run, **done: Any) -> Iterator[None]:
     """Work on a run alone; ``status.json`` tells that it runs and how it ended.
 
@@ -70,7 +90,7 @@ def at_work(run: Run, **done: Any) -> Iterator[None]:
     ------
     LabError: another process works on the run.
     """
-    with run.locked():
+    with run.locked(), terminable():
         run.write_status("running", run_id=run.run_id)
         try:
             yield

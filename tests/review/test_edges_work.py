@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +17,30 @@ import pytest
 
 pytest.importorskip("tau2")
 
-from openai_server import OpenAIServer, Reply, Request, call, hang, text
+from openai_server import OpenAIServer, Reply, Request, call, hang, status, text
 from simlab import bench, folder
 from simlab import call as tool_call
+from simlab import trials as trials_of
 
 from ecdysis_lab.benchmarks import deadline, load_benchmark
 from ecdysis_lab.benchmarks.tau2 import env
+from ecdysis_lab.cli import commands, main, notebooks
+from ecdysis_lab.failures.cards import to_failure
 from ecdysis_lab.harness import SHIPPED, Harness, load_harness
 from ecdysis_lab.harness.replay import replay
 from ecdysis_lab.harness.rollout import Setup, rollout, run_trial
 from ecdysis_lab.models import Budget, ModelParams
 from ecdysis_lab.models.errors import BudgetExceeded
-from ecdysis_lab.records import Change, Spec, Trajectory, to_json
+from ecdysis_lab.records import Change, LabError, Spec, Trajectory, to_json
 from ecdysis_lab.review import editors
 from ecdysis_lab.review.editors.opencode import TESTED
 from ecdysis_lab.show.figures import chrome
+from ecdysis_lab.show.widgets.trace import trace_html
 from ecdysis_lab.store import Store
 
 EMPTY = SHIPPED / "empty"
 ENDLESS = "9**9**9"
-LATE = "Error: calculate took longer than 0.5 s and was stopped"
+LATE = "Error: calculate took longer than 1 s and was stopped"
 REWRITE = f'''from ecdysis_lab.hooks import Allow, Rewrite
 
 
@@ -49,7 +54,7 @@ def check(call, view):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    monkeypatch.setattr(deadline, "TOOL_SECONDS", 0.5)
+    monkeypatch.setattr(deadline, "TOOL_SECONDS", 1.0)
     monkeypatch.setattr(env, "_stopped", {})
 
 
@@ -86,7 +91,7 @@ def test_a_calculation_without_end_is_an_error_that_the_model_sees(workers: int,
         assert results(left) == [(LATE, True)]
         assert LATE in [m.content for m in left.context]
         assert (left.status, left.termination) == ("scored", "user_stop")
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60
 
 
 def test_a_rewrite_into_a_calculation_without_end_is_one_too(tmp_path: Path) -> None:
@@ -95,7 +100,7 @@ def test_a_rewrite_into_a_calculation_without_end_is_one_too(tmp_path: Path) -> 
     assert results(left) == [(LATE, True)]
     began = time.monotonic()
     assert replay(left, harness, bench()).calls == 1
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize("domain", ["airline", "retail"])
@@ -113,7 +118,7 @@ def test_no_power_hangs_the_environment(domain: str, expression: str) -> None:
     assert found == [(LATE, True)]
     began = time.monotonic()
     assert environment.call(asked) == (LATE, True), "the evaluator calls everything again"
-    assert time.monotonic() - began < 0.1
+    assert time.monotonic() - began < 0.9
     assert environment.call(tool_call("calculate", expression="2 ** 10")) == ("1024.0", False)
 
 
@@ -147,7 +152,7 @@ def test_any_tool_of_any_benchmark_is_stopped(tool: str, threaded: bool) -> None
         thread.join(20)
     else:
         work()
-    assert found == [(f"Error: {tool} took longer than 0.5 s and was stopped", True), None, ("7", False)]
+    assert found == [(f"Error: {tool} took longer than 1 s and was stopped", True), None, ("7", False)]
     assert limited.shelf == 3
 
 
@@ -157,7 +162,7 @@ def test_a_benchmark_of_ones_own_hands_out_limited_environments(monkeypatch: pyt
     monkeypatch.setattr(type(room.bare), "call", lambda self, call: (str(9**9**9), False))
     assert room.call(tool_call("look_up"))[1] is True
     left = run_trial(Setup(made.name, "sim/flawless"), made.tasks("all")[0], EMPTY, 0)
-    assert "took longer than 0.5 s" in str(results(left)[0][0])
+    assert "took longer than 1 s" in str(results(left)[0][0])
 
 
 # -- OpenCode's surroundings --------------------------------------------------------------------------------------
@@ -241,8 +246,8 @@ def test_the_last_step_of_an_edit_is_paid_and_kept(
 def test_the_clock_of_the_run_ends_an_edit(opencode: Opencode, parent: Harness, tmp_path: Path) -> None:
     began = time.monotonic()
     with pytest.raises(BudgetExceeded, match=r"max_seconds=1\.5 is used up"):
-        opencode("sleep 60", budget=Budget(max_seconds=1.5)).edit(parent.path, SPEC, tmp_path / "c")
-    assert time.monotonic() - began < 10
+        opencode("sleep 300", budget=Budget(max_seconds=1.5)).edit(parent.path, SPEC, tmp_path / "c")
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize(
@@ -319,7 +324,7 @@ for n in $(seq 30); do : > stray-$n; done
 sleep 0.5"""
     began = time.monotonic()
     made = opencode(script).edit(parent.path, SPEC, tmp_path / "c")
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
     assert [p.name for p in made.path.iterdir()] == ["regulation.py"]
     assert "token" not in made.diff
     dropped = "\n".join(made.notes)
@@ -410,7 +415,10 @@ def test_the_real_opencode_ends_within_a_step_of_max_tokens(
 ) -> None:
     def reads_on(request: Request) -> Reply:
         turn = len(request.body["messages"])
-        return call("glob", pattern=f"*{turn}", path=".") if turn < 60 else text("Done.")
+        more = call("glob", pattern=f"*{turn}", path=".") if turn < 60 else text("Done.")
+        return replace(
+            more, delay_seconds=1.0
+        )  # a model takes its time; a step of none is over before it is told
 
     budget = Budget(max_tokens=250)
     with OpenAIServer(reads_on) as server:
@@ -472,7 +480,7 @@ def test_a_browser_that_hangs_ends_with_the_export(
     began = time.monotonic()
     drawn, reason = chrome.images({"one": go.Figure(), "two": go.Figure()})
     assert (drawn, str(fake) in reason) == ({}, True)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
     assert running(f"TMPDIR={tmp_path}") == []
 
 
@@ -489,3 +497,130 @@ def test_an_interpreter_ends_after_a_browser_that_hangs(tmp_path: Path) -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout == f"{fake} gave no answer within 2 s\n"
+
+
+# -- reasons reach the reader -------------------------------------------------------------------------------------
+
+
+def notebook_error(source: str) -> dict[str, Any]:
+    """What IPython shows of a cell that raises."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell, shown = InteractiveShell(), []
+    shell._showtraceback = lambda kind, value, lines: shown.append((kind.__name__, str(value), lines))
+    shell.run_cell(source)
+    return dict(zip(("name", "value", "lines"), shown[0], strict=True))
+
+
+@pytest.mark.parametrize(
+    "raised", ["records.LabError", "models.PermanentError", "records.Stopped", "models.BudgetExceeded"]
+)
+def test_a_mistake_in_a_notebook_is_one_sentence(raised: str) -> None:
+    room, _, name = raised.partition(".")
+    shown = notebook_error(f"from ecdysis_lab.{room} import {name}\nraise {name}('arm: unknown x')")
+    assert shown == {"name": name, "value": "arm: unknown x", "lines": ["ecdysis-lab: arm: unknown x"]}
+
+
+WORK = """
+import sys, time
+from ecdysis_lab.store import Run
+from ecdysis_lab.store.billing import at_work
+with at_work(Run.open(sys.argv[1], "run", {})):
+    print("at work", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_run_that_gets_sigterm_is_interrupted_and_says_so(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", WORK, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stdout.readline() == "at work\n"
+    process.terminate()
+    _, said = process.communicate(timeout=20)
+    assert process.returncode != 0
+    assert "Terminated: SIGTERM arrived; the same command continues where it stopped" in said
+    status = json.loads((tmp_path / "runs/run/status.json").read_text())
+    assert status["state"] == "interrupted" and "SIGTERM" in status["error"]
+
+
+@pytest.mark.slow
+def test_a_demo_that_gets_sigterm_says_so_and_goes_on(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "ecdysis_lab.cli",
+        "demo",
+        "--smoke",
+        "--data",
+        str(tmp_path),
+        "--run-id",
+        "r",
+    ]
+    command += ["--figures", str(tmp_path / "figures")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    status, until = tmp_path / "runs/r/status.json", time.monotonic() + 120
+    while not (status.exists() and "running" in status.read_text()) and time.monotonic() < until:
+        time.sleep(0.05)
+    time.sleep(1)
+    process.terminate()
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert "ecdysis-lab: SIGTERM arrived; the same command continues where it stopped" in said
+    assert "Traceback" not in said
+    assert json.loads(status.read_text())["state"] == "interrupted"
+
+
+def test_a_run_that_scores_nothing_ends_with_1_and_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [
+        "run",
+        "--benchmark",
+        "tau2/airline",
+        "--split",
+        "test",
+        "--tasks",
+        "1",
+        "--data",
+        str(tmp_path),
+    ]
+    with OpenAIServer([], Reply(content="", usage=(1, 1))) as server:
+        user = ["--model", "sim/flawless", "--user-model", "openai/x", "--api-base", server.url]
+        assert main([*command, *user]) == 1
+    out, said = capsys.readouterr()
+    assert said.startswith("ecdysis-lab: no trial could be scored: 1 x the user model gave no usable message")
+    assert ": user_fault: the user model gave no usable message" in out
+    with OpenAIServer([], status(400, "unknown parameter seed")) as server:
+        assert main([*command, "--model", "openai/x", "--api-base", server.url]) == 2
+    assert "the server rejected the request (400" in capsys.readouterr().err
+
+
+def test_a_kernel_that_meets_a_rejected_request_gives_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import papermill
+    from papermill.exceptions import PapermillExecutionError
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise PapermillExecutionError(0, 1, "go()", "PermanentError", "openai/x: no such key", [])
+
+    monkeypatch.setattr(papermill, "execute_notebook", fails)
+    with pytest.raises(LabError, match="openai/x: no such key"):
+        notebooks.run("quickstart", {"data": str(tmp_path)})
+
+
+FULL = "openai/x: the conversation does not fit the model's context window"
+
+
+def test_the_reason_of_an_outcome_is_in_the_list_on_the_card_and_in_the_reader() -> None:
+    left = next(t for t in trials_of("airline", "sim/small", "empty") if not t.success)
+    left = replace(left, termination="agent_error", error=FULL)
+    assert commands._left(left) == f"{left.trial.task_id} seed 0: {left.score} (agent_error): {FULL}"
+    failure = to_failure(left)
+    assert failure is not None
+    assert failure.card.splitlines()[0] == f"Ended: agent_error ({FULL})"
+    head = trace_html(left).partition("</header>")[0]
+    assert f"ended by <b>agent_error</b> · because <b>{FULL.replace(chr(39), '&#x27;')}</b>" in head
+    quiet = to_failure(replace(left, error=""))
+    assert quiet is not None and quiet.card.splitlines()[0] == "Ended: agent_error"

@@ -296,7 +296,7 @@ def test_opencode_that_gets_no_answer_is_killed_in_time(
         return [call("write", filePath=str(stage / "contract.py"), content=CONTRACT), hang()]
 
     ran = session(script, parent, tmp_path / "run/candidate", temporary, timeout_seconds=limit)
-    assert limit <= ran.seconds < limit + 5
+    assert limit <= ran.seconds < limit + 15
     assert len(ran.requests) == 2
     made = ran.candidate
     assert (made.outcome, made.diff, made.hash) == ("failed", "", parent.hash)  # nothing half-done is kept
@@ -351,7 +351,7 @@ def test_children_are_killed_with_the_program(
 ) -> None:
     began = time.monotonic()
     made = stand_in("sleep 300 & sleep 300", timeout_seconds=1).edit(parent.path, SPEC, tmp_path / "c")
-    assert 1 <= time.monotonic() - began < 6
+    assert 1 <= time.monotonic() - began < 16
     assert (made.outcome, made.notes) == ("failed", ("opencode: no end within 1 s; it was stopped",))
 
 

@@ -62,7 +62,7 @@ def _head(trajectory: Trajectory, failure: Failure | None, facts: Sequence[tuple
     checks = failure.failed_checks if failure else ()
     lines = [("ended by", trajectory.termination or "unknown"), *facts]
     if trajectory.error:
-        lines.insert(0, ("error", trajectory.error))
+        lines.insert(1, ("because" if trajectory.status == "scored" else "error", trajectory.error))
     top = "".join(f'<span class="el-check">✗ {escaped(c)}</span>' for c in checks)
     if not checks and failure:
         top = '<span class="el-check">✗ failed (which check is not disclosed)</span>'
