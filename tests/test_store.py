@@ -205,6 +205,20 @@ def test_two_processes_writing_at_once_lose_nothing(tmp_path: Path) -> None:
     assert len(Store(tmp_path).trajectories()) == 300
 
 
+def test_a_store_waits_for_another_that_is_being_created(tmp_path: Path) -> None:
+    """The lock of a file that is not in WAL yet ignores SQLite's own waiting."""
+    other = sqlite3.connect(tmp_path / "trials.sqlite", isolation_level=None, check_same_thread=False)
+    other.execute("CREATE TABLE half (made TEXT)")
+    other.execute("BEGIN IMMEDIATE")
+    timer = threading.Timer(0.5, lambda: other.execute("COMMIT"))
+    timer.start()
+    began = time.monotonic()
+    Store(tmp_path).put(trajectory("first"))
+    assert time.monotonic() - began > 0.2 and len(Store(tmp_path).keys()) == 1
+    timer.join()
+    other.close()
+
+
 def test_processes_may_create_a_store_at_the_same_moment(tmp_path: Path) -> None:
     code = """
         import multiprocessing, sys
