@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pickle
@@ -310,6 +311,7 @@ def test_a_file_that_may_not_grow_keeps_the_old_content_and_whole_lines(tmp_path
     assert all("File too large" in line and "is intact" in line for line in lines)
     run = Run.open(tmp_path, "r", {})
     assert (run.ledger(), run.read_json("summary.json")) == ([{"n": 1}], {"n": 1})
+    assert (run.folder / "ledger.jsonl").read_bytes() == b'{"n": 1}\n', "no half line is left"
     assert sorted(path.name for path in run.folder.iterdir()) == [
         "config.json",
         "ledger.jsonl",
@@ -431,6 +433,21 @@ def test_two_processes_append_to_one_ledger(tmp_path: Path) -> None:
     ledger = Run.open(tmp_path, "r", {}).ledger()
     assert len(ledger) == 120
     assert [entry["i"] for entry in ledger if entry["who"] == "a"] == list(range(60))
+
+
+def test_a_ledger_line_waits_for_the_line_of_another(tmp_path: Path) -> None:
+    run = Run.open(tmp_path, "r", {})
+    run.append_ledger({"n": 1})
+    with (run.folder / "ledger.jsonl").open("ab", buffering=0) as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        other.write(b'{"n": ')
+        waiting = threading.Thread(target=run.append_ledger, args=({"n": 3},))
+        waiting.start()
+        waiting.join(0.5)
+        assert waiting.is_alive()
+        other.write(b"2}\n")
+    waiting.join()
+    assert run.ledger() == [{"n": 1}, {"n": 2}, {"n": 3}]
 
 
 def test_json_files_take_records_numpy_and_nan(tmp_path: Path) -> None:
