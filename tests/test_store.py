@@ -291,6 +291,14 @@ def test_a_full_disk_is_one_sentence_and_the_store_stays_whole(tmp_path: Path) -
     assert store.put(trajectory("big", messages=(noise,))) is True
 
 
+def test_a_write_that_breaks_in_the_middle_leaves_nothing_and_the_next_one_works(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with pytest.raises(StoreError, match="is intact"):
+        store.put_vectors("m", {"a": np.ones(2), ("no", "text"): np.ones(2)})  # type: ignore[dict-item]
+    assert store.get_vectors("m", ["a"]) == {}
+    assert store.put(trajectory("after")) is True
+
+
 def test_a_file_that_may_not_grow_keeps_the_old_content_and_whole_lines(tmp_path: Path) -> None:
     code = """
         import resource, signal, sys
