@@ -142,25 +142,39 @@ def traces(harness: Harness, benchmark: Benchmark, recorded: Iterable[Trajectory
 
     Returns
     -------
-    ``{"passing": …, "failing": …}``, each ``{"trajectories", "calls", "refused", "altered", "by_rule", "stopped"}``;
-    ``stopped`` counts trajectories with at least one refused or altered act.
+    ``{"passing": …, "failing": …}``, each ``{"trajectories", "calls", "refused", "altered", "rejected_by_environment",
+    "by_rule", "stopped", "acts"}``. ``refused``, ``altered`` and ``by_rule`` count acts that the environment accepted,
+    ``rejected_by_environment`` those that it rejected itself, ``stopped`` trajectories with any. ``acts`` lists every
+    one: trajectory, task, step, call (or reply), what, rule, reason, and whether the environment rejected it.
     """
-    groups: dict[str, list[Replay]] = {"passing": [], "failing": []}
+    groups: dict[str, list[tuple[Trajectory, Replay]]] = {"passing": [], "failing": []}
     for trajectory in recorded:
-        groups["passing" if trajectory.success else "failing"].append(replay(trajectory, harness, benchmark))
+        left = replay(trajectory, harness, benchmark)
+        groups["passing" if trajectory.success else "failing"].append((trajectory, left))
     return {name: _count(replays) for name, replays in groups.items()}
 
 
-def _count(replays: Sequence[Replay]) -> dict[str, Any]:
-    differences = [d for r in replays for d in r.differences]
+def _count(replays: Sequence[tuple[Trajectory, Replay]]) -> dict[str, Any]:
+    differences = [d for _, r in replays for d in r.differences]
     return {
         "trajectories": len(replays),
-        "calls": sum(r.calls for r in replays),
+        "calls": sum(r.calls for _, r in replays),
         "refused": sum(d.what == "refused" for d in differences),
         "altered": sum(d.what == "altered" for d in differences),
+        "rejected_by_environment": sum(len(r.rejected) for _, r in replays),
         "by_rule": dict(Counter(d.rule for d in differences).most_common()),
-        "stopped": sum(bool(r.differences) for r in replays),
+        "stopped": sum(bool(r.differences or r.rejected) for _, r in replays),
+        "acts": [act for t, r in replays for act in _acts(t, r)],
     }
+
+
+def _acts(trajectory: Trajectory, left: Replay) -> list[dict[str, Any]]:
+    found = [(d, False) for d in left.differences] + [(d, True) for d in left.rejected]
+    return [
+        {"trajectory": left.key, "task": trajectory.trial.task_id, "step": d.step, "call": d.act, "what": d.what,
+         "rule": d.rule, "reason": d.reason, "rejected_by_environment": rejected}
+        for d, rejected in sorted(found, key=lambda pair: pair[0].step)
+    ]  # fmt: skip
 
 
 def same_meaning(before: Any, after: Any) -> bool:
@@ -181,5 +195,17 @@ def report(found: dict[str, Any]) -> str:
     for part, values in found.items():
         lines.append(f"{part}:")
         items = values.items() if isinstance(values, dict) else [("", values)]
-        lines += [f"  {name}: {json.dumps(value, ensure_ascii=False)}" for name, value in items]
+        for name, value in items:
+            acts = value.get("acts", []) if isinstance(value, dict) else []
+            value = {k: v for k, v in value.items() if k != "acts"} if acts else value
+            lines.append(f"  {name}: {json.dumps(value, ensure_ascii=False)}")
+            lines += [f"    {_act_line(act)}" for act in acts]
     return "\n".join(lines)
+
+
+def _act_line(act: dict[str, Any]) -> str:
+    also = " (the environment rejected it too)" if act["rejected_by_environment"] else ""
+    where = f"{act['trajectory'][:12]}, task {act['task']}, step {act['step']}"
+    return (
+        f"{where}: {act['what']}{also} by {act['rule'] or 'no named rule'}: {act['call']} · {act['reason']}"
+    )

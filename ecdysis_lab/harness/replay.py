@@ -46,6 +46,7 @@ class Replay:
     differences : newly refused or altered acts.
     unchanged : whether every byte that the model would see is the same, so that its result can be reused.
     faults : harness faults on the way.
+    rejected : the same of calls that the environment itself rejected.
     acts : what its hooks said beyond letting pass, as (step, hook, text); two harnesses are compared by it.
     """
 
@@ -54,6 +55,7 @@ class Replay:
     differences: tuple[Difference, ...]
     unchanged: bool
     faults: tuple[Intervention, ...]
+    rejected: tuple[Difference, ...] = ()
     acts: tuple[tuple[int, str, str], ...] = ()
 
 
@@ -70,6 +72,8 @@ class _Walk:
         self.gave_way = {i.step for i in acts if i.action == "pass_through"}
         self.sent = {i.step: str(i.after) for i in acts if (i.hook, i.action) == ("on_reply", "rewrite")}
         self.differences: list[Difference] = []
+        self.rejected: list[Difference] = []
+        self.of_call: dict[str, Difference] = {}
         self.acts: list[tuple[int, str, str]] = []
         self.pending: dict[str, Call] = {}  # calls of the latest message, as they ran
         self.same, self.calls, self.opened = True, 0, False
@@ -85,8 +89,8 @@ class _Walk:
             self.agent.close()
         same = self.same and not self.differences and self.agent.shown == self.trajectory.shown
         faults = tuple(i for i in self.agent.interventions if i.action == "fault")
-        found, acts = tuple(self.differences), tuple(self.acts)
-        return Replay(self.trajectory.key, self.calls, found, same and not faults, faults, acts)
+        found, rejected, acts = tuple(self.differences), tuple(self.rejected), tuple(self.acts)
+        return Replay(self.trajectory.key, self.calls, found, same and not faults, faults, rejected, acts)
 
     def _step(self, step: int, message: Message, context: Sequence[Message]) -> None:
         if message.role == "user" and not (message.content or "").startswith((REPLY_STOPPED, "[system]")):
@@ -126,34 +130,44 @@ class _Walk:
             self.agent.host.add_message("assistant", self.sent.get(step, message.content))
 
     def _compare_call(self, step: int, verdict: Verdict, call: Call, ran: Call) -> None:
-        arguments = call.arguments
+        arguments, act = call.arguments, tool_key(call)
         if isinstance(verdict, Rewrite) and verdict.arguments is not None:
             arguments = verdict.arguments
+        if isinstance(verdict, Refuse):
+            made = Difference(step, "refused", act, verdict.rule, f"{verdict.reason} {verdict.option}")
+        elif arguments != ran.arguments:
+            made = Difference(step, "altered", act, verdict.rule, f"{ran.arguments} → {arguments}")
+        else:
+            return
         result = self.results.get(call.id)
         if result is not None and result.error:  # what the environment rejected may change
-            self.same &= not isinstance(verdict, Refuse) and arguments == ran.arguments
-        elif isinstance(verdict, Refuse):
-            self._differs(step, "refused", tool_key(call), verdict, f"{verdict.reason} {verdict.option}")
-        elif arguments != ran.arguments:
-            self._differs(step, "altered", tool_key(call), verdict, f"{ran.arguments} → {arguments}")
+            self.same = False
+            self.rejected.append(made)
+        else:
+            self.differences.append(made)
+            self.of_call[call.id] = made
 
     def _compare_reply(self, step: int, verdict: Verdict, text: str) -> None:
         then, act = self.sent.get(step, text), f"reply: {text[:120]}"
         now = verdict.text if isinstance(verdict, Rewrite) and verdict.text else text
         if isinstance(verdict, Refuse):
-            self._differs(step, "refused", act, verdict, f"{verdict.reason} {verdict.option}")
+            reason = f"{verdict.reason} {verdict.option}"
+            self.differences.append(Difference(step, "refused", act, verdict.rule, reason))
         elif now != then:
-            self._differs(step, "altered", act, verdict, now[:200])
-
-    def _differs(self, step: int, what: str, act: str, verdict: Verdict, reason: str) -> None:
-        self.differences.append(Difference(step, what, act, verdict.rule, reason))
+            self.differences.append(Difference(step, "altered", act, verdict.rule, now[:200]))
 
     def _observe(self, message: Message) -> None:
         """Bring the environment through the call, and compare the harness's note with the recorded one."""
         call = self.pending.get(message.call_id, Call(message.name, {}, message.call_id))
         recorded = self.results.get(message.call_id, message)
         self.calls += 1
-        self.environment.call(call)
+        _, error = self.environment.call(call)
+        made = self.of_call.pop(message.call_id, None)
+        if (
+            made and not self.trajectory.context and (error or recorded.error)
+        ):  # an imported call tells only here
+            self.differences.remove(made)
+            self.rejected.append(made)
         text = recorded.content or ""
         done = Done(call, text, recorded.error)
         self.agent.host.add_done(done)

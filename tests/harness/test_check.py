@@ -95,6 +95,62 @@ def test_the_human_harness_lets_recorded_successes_through(airline) -> None:
     assert found["passing"]["altered"] == 0
     assert found["passing"]["refused"] <= 1  # one cancellation for a reason that no insurance covers
     assert found["failing"]["stopped"] >= 20
+    assert found["failing"]["rejected_by_environment"] == 12
+    for group in found.values():
+        acts = group["acts"]
+        legal = [a for a in acts if not a["rejected_by_environment"]]
+        assert len(acts) - len(legal) == group["rejected_by_environment"]
+        assert len(legal) == group["refused"] + group["altered"] == sum(group["by_rule"].values())
+
+
+OPEN = {"role": "user", "content": "Please cancel ZZZZZZ and EHGLP3."}
+
+
+def recorded(tmp_path: Path) -> Path:
+    """One passing trace: a cancellation that the environment rejects, one that it accepts, one rewritten read."""
+    messages: list[dict] = [OPEN]
+    for n, (name, arguments) in enumerate(
+        [
+            ("cancel_reservation", {"reservation_id": "ZZZZZZ"}),
+            ("cancel_reservation", {"reservation_id": "EHGLP3"}),
+            ("get_reservation_details", {"reservation_id": "EHGLP3"}),
+        ]
+    ):
+        asked = {
+            "id": f"c{n}",
+            "type": "function",
+            "function": {"name": name, "arguments": json.dumps(arguments)},
+        }
+        messages.append({"role": "assistant", "content": None, "tool_calls": [asked]})
+        messages.append({"role": "tool", "tool_call_id": f"c{n}", "name": name, "content": "{}"})
+    path = tmp_path / "traces.json"
+    path.write_text(json.dumps([{"task_id": 1, "trial": 0, "reward": 1.0, "info": {}, "traj": messages}]))
+    return path
+
+
+def test_acts_that_the_environment_rejected_are_counted_apart_and_each_is_named(
+    airline, tmp_path: Path
+) -> None:
+    (tmp_path / "h").mkdir()
+    rewrites = REFUSES_ALL.replace("Allow, Refuse", "Allow, Refuse, Rewrite").replace(
+        "    return Allow()",
+        "    if call.name == 'get_reservation_details':\n"
+        "        return Rewrite(arguments={'reservation_id': 'ZFA04Y'}, rule='other_one')\n    return Allow()",
+    )
+    guard = folder(tmp_path / "h", actions=rewrites)
+    found = {"traces": check.traces(guard, airline, import_traces(recorded(tmp_path)).trajectories)}
+    passing = found["traces"]["passing"]
+    assert (passing["calls"], passing["refused"], passing["altered"]) == (3, 1, 1)
+    assert passing["rejected_by_environment"] == 1 and passing["stopped"] == 1
+    assert passing["by_rule"] == {"no_cancel": 1, "other_one": 1}
+    told = [(a["step"], a["what"], a["rule"], a["rejected_by_environment"]) for a in passing["acts"]]
+    assert told == [(1, "refused", "no_cancel", True), (3, "refused", "no_cancel", False),
+                    (5, "altered", "other_one", False)]  # fmt: skip
+    assert passing["acts"][0]["call"] == 'cancel_reservation {"reservation_id": "ZZZZZZ"}'
+    assert passing["acts"][0]["reason"] == "No cancellations. Offer a change."
+    lines = check.report(found).splitlines()
+    assert sum("task 1, step" in line for line in lines) == 3
+    assert any("step 1: refused (the environment rejected it too) by no_cancel: cancel_" in x for x in lines)
 
 
 def test_the_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

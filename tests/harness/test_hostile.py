@@ -449,6 +449,7 @@ def test_what_a_harness_computes_repeats(places: dict[str, str], tmp_path: Path)
     body += "return Refuse(str([list(words), hash('x'), statistics.NormalDist().samples(3)]), 'x')"
     harness, seen = build(tmp_path, check(body), places), set()
     for _ in range(3):
+        client._stop()  # another server: within one, any seed would repeat
         with Host(harness, "p", TOOLS, None, LIMITS, ("static",)) as host:
             seen.add(repr(host.check(Call("c", {}), 1)))
     assert len(seen) == 1 and "Refuse" in seen.pop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pickle
@@ -205,6 +206,20 @@ def test_two_processes_writing_at_once_lose_nothing(tmp_path: Path) -> None:
     assert len(Store(tmp_path).trajectories()) == 300
 
 
+def test_a_store_waits_for_another_that_is_being_created(tmp_path: Path) -> None:
+    """The lock of a file that is not in WAL yet ignores SQLite's own waiting."""
+    other = sqlite3.connect(tmp_path / "trials.sqlite", isolation_level=None, check_same_thread=False)
+    other.execute("CREATE TABLE half (made TEXT)")
+    other.execute("BEGIN IMMEDIATE")
+    timer = threading.Timer(0.5, lambda: other.execute("COMMIT"))
+    timer.start()
+    began = time.monotonic()
+    Store(tmp_path).put(trajectory("first"))
+    assert time.monotonic() - began > 0.2 and len(Store(tmp_path).keys()) == 1
+    timer.join()
+    other.close()
+
+
 def test_processes_may_create_a_store_at_the_same_moment(tmp_path: Path) -> None:
     code = """
         import multiprocessing, sys
@@ -276,6 +291,14 @@ def test_a_full_disk_is_one_sentence_and_the_store_stays_whole(tmp_path: Path) -
     assert store.put(trajectory("big", messages=(noise,))) is True
 
 
+def test_a_write_that_breaks_in_the_middle_leaves_nothing_and_the_next_one_works(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with pytest.raises(StoreError, match="is intact"):
+        store.put_vectors("m", {"a": np.ones(2), ("no", "text"): np.ones(2)})  # type: ignore[dict-item]
+    assert store.get_vectors("m", ["a"]) == {}
+    assert store.put(trajectory("after")) is True
+
+
 def test_a_file_that_may_not_grow_keeps_the_old_content_and_whole_lines(tmp_path: Path) -> None:
     code = """
         import resource, signal, sys
@@ -296,6 +319,7 @@ def test_a_file_that_may_not_grow_keeps_the_old_content_and_whole_lines(tmp_path
     assert all("File too large" in line and "is intact" in line for line in lines)
     run = Run.open(tmp_path, "r", {})
     assert (run.ledger(), run.read_json("summary.json")) == ([{"n": 1}], {"n": 1})
+    assert (run.folder / "ledger.jsonl").read_bytes() == b'{"n": 1}\n', "no half line is left"
     assert sorted(path.name for path in run.folder.iterdir()) == [
         "config.json",
         "ledger.jsonl",
@@ -417,6 +441,21 @@ def test_two_processes_append_to_one_ledger(tmp_path: Path) -> None:
     ledger = Run.open(tmp_path, "r", {}).ledger()
     assert len(ledger) == 120
     assert [entry["i"] for entry in ledger if entry["who"] == "a"] == list(range(60))
+
+
+def test_a_ledger_line_waits_for_the_line_of_another(tmp_path: Path) -> None:
+    run = Run.open(tmp_path, "r", {})
+    run.append_ledger({"n": 1})
+    with (run.folder / "ledger.jsonl").open("ab", buffering=0) as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        other.write(b'{"n": ')
+        waiting = threading.Thread(target=run.append_ledger, args=({"n": 3},))
+        waiting.start()
+        waiting.join(0.5)
+        assert waiting.is_alive()
+        other.write(b"2}\n")
+    waiting.join()
+    assert run.ledger() == [{"n": 1}, {"n": 2}, {"n": 3}]
 
 
 def test_json_files_take_records_numpy_and_nan(tmp_path: Path) -> None:
