@@ -50,7 +50,13 @@ def made(
             difficulty = rng.beta(1.2, 1.2, 20)
             rate = np.clip(difficulty * 0.5 + 0.12 * i + LIFT[arm], 0, 1)
             won = rng.binomial(3, rate)
-            row = about | {"arm": arm, "model": model, "status": "scored", "completion_tokens": 410}
+            row = about | {
+                "arm": arm,
+                "model": model,
+                "status": "scored",
+                "reason": "",
+                "completion_tokens": 410,
+            }
             row |= {"prompt_tokens": 5200 + 300 * i, "cost_usd": 0.001 * (i + 1)}
             row |= {"seconds": 1.5 + i, "agent_seconds": 1.1 + i}
             for task, c in enumerate(won):

@@ -17,6 +17,7 @@ TYPES = {
     **dict.fromkeys(("run", "benchmark", "train_model", "arm", "model", "task"), "str"),
     "seed": "int64",
     "status": "str",
+    "reason": "str",
     "score": "float64",
     "success": "boolean",
     "prompt_tokens": "int64",
@@ -52,7 +53,8 @@ def scores(
     -------
     DataFrame with the columns of ``TYPES``, one row a trial. Tokens and ``cost_usd`` sum over roles, the latter is
     missing where a price is unknown; ``seconds`` is wall clock, ``agent_seconds`` that of the agent model's calls.
-    ``score`` and ``success`` are missing for trials that were not scored.
+    ``score`` and ``success`` are missing for trials that were not scored; ``reason`` says why the model itself ended a
+    scored one (``Trajectory.reason``), else it is empty.
     """
     import pandas as pd
 
@@ -69,6 +71,7 @@ def _row(trajectory: Trajectory) -> dict[str, Any]:
         "task": trial.task_id,
         "seed": trial.seed,
         "status": trajectory.status,
+        "reason": trajectory.reason,
         "score": trajectory.score if scored else None,
         "success": trajectory.success if scored else None,
         "prompt_tokens": used.prompt_tokens,

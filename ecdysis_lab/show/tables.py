@@ -52,6 +52,13 @@ class Table:
         }
 
 
+def reasons_table(scores: pd.DataFrame) -> pd.DataFrame:
+    """Scored trials that the model itself ended, by arm, model and reason; no row where there is none."""
+    ended = scores[scores["reason"] != ""]
+    counted = ended.groupby(["arm", "model", "reason"], sort=False).size()
+    return counted.rename("trials").reset_index()
+
+
 def ratio_line(judgements: Sequence[Judgement]) -> str:
     """The accommodation ratio t of some changes as a sentence."""
     t = ratio(judgements)

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from ecdysis_lab.cli import notebooks, parser
-from ecdysis_lab.evaluate.scores import write_scores
+from ecdysis_lab.evaluate.scores import read_scores, write_scores
 from ecdysis_lab.records import LabError
 from ecdysis_lab.show import report
 from ecdysis_lab.show.tables import noise_table, readable
@@ -196,3 +196,15 @@ def test_the_notebook_writes_the_same_report(lab, tmp_path, capfd):
     assert notebooks.run("report", given, tmp_path / "out.ipynb") == 0
     assert f"report: {tmp_path / 'r.html'}" in capfd.readouterr().out
     assert "2 runs, seeds 0, 1." in (tmp_path / "r.html").read_text()
+
+
+def test_why_the_model_itself_ended_trials_is_counted(tmp_path):
+    run = leave(tmp_path)
+    table = read_scores(run)
+    assert "itself ended" not in report.build([run], 200).save(tmp_path / "none.html").read_text()
+    chosen = (table["arm"] == "direct") & (table["model"] == data.MODELS4[0]) & (table["status"] == "scored")
+    table.loc[chosen[chosen].index[:3], "reason"] = "context_full"
+    write_scores(run, table)
+    page = report.build([run], 200).save(tmp_path / "some.html").read_text()
+    found = [t for t in tables(page) if list(t.columns) == ["arm", "model", "reason", "trials"]]
+    assert [t.values.tolist() for t in found] == [[["direct", data.MODELS4[0], "context_full", 3]]]

@@ -118,7 +118,11 @@ def _accuracy(group: Results) -> Section:
         "of them. Infrastructure errors are never scored."
     )
     plots = {"gains": (draw.gains(group.by_arm), group.by_arm)}
-    return Section("Accuracy by arm", words, plots, [("", tables.arms_table(group.by_arm))], level=3)
+    shown = [("", tables.arms_table(group.by_arm))]
+    reasons = tables.reasons_table(group.scores)
+    if len(reasons):
+        shown.append(("Scored trials that the model itself ended", reasons))
+    return Section("Accuracy by arm", words, plots, shown, level=3)
 
 
 def _transfer(group: Results) -> list[Section]:
