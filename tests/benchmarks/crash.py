@@ -121,7 +121,7 @@ def damage(broken: str, root: Path) -> None:
 
         def init(self: Experiment, config: Any, *given: Any, **named: Any) -> None:
             real(self, config, *given, **named)
-            self.config = config.model_copy(update={"seed": config.seed + 1})
+            self.settings = config.model_copy(update={"seed": config.seed + 1})
 
         Experiment.__init__ = init  # type: ignore[method-assign]
 
