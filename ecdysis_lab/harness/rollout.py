@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -176,7 +178,25 @@ def _parallel(
     pool = Parallel(
         n_jobs=workers, prefer="threads" if waits else "processes", return_as="generator_unordered"
     )
-    made: Iterable[Trajectory] = pool(
-        delayed(run_trial)(setup, task, harness, seed, budget) for task, seed in jobs
-    )
+    with _sigint_held():
+        made: Iterable[Trajectory] = pool(
+            delayed(run_trial)(setup, task, harness, seed, budget) for task, seed in jobs
+        )
     return made
+
+
+@contextmanager
+def _sigint_held() -> Iterator[None]:
+    """Processes that start in here never see an interrupt.
+
+    A terminal and Jupyter send it to the whole group; joblib ends the workers of a parent that was interrupted, and a
+    worker that is still importing would print a traceback of its own.
+    """
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # its start lets the signal through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,6 +1,8 @@
 """Rollout: what is run, what is reused, and what never counts as finished."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -211,6 +213,23 @@ def test_one_and_two_workers_leave_the_same_trajectories(tmp_path: Path, loud: H
         for d in ("one", "two", "threads")
     ]
     assert truths[0] == truths[1] == truths[2] and any(t["fatal"] for t in truths[0])
+
+
+def test_processes_of_a_rollout_never_see_an_interrupt(tmp_path: Path) -> None:
+    """Jupyter interrupts a whole group; a worker that is just importing would print a traceback of its own."""
+    held: list[bool] = []
+
+    def look(_: Trajectory) -> None:
+        children = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+        for pid in {pid for file in children for pid in file.read_text().split()}:
+            if b"popen_loky" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                status = Path(f"/proc/{pid}/status").read_text()
+                blocked = int(next(w for w in status.splitlines() if w.startswith("SigBlk"))[7:], 16)
+                held.append(bool(blocked >> (signal.SIGINT - 1) & 1))
+
+    rollout.rollout(SETUP, retail(3), EMPTY, [0, 1], Store(tmp_path), workers=2, on_new=look)
+    assert len(held) >= 2 and all(held)
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def test_what_a_trial_used_is_counted_by_role(tmp_path: Path) -> None:
