@@ -96,7 +96,7 @@ def at_work(run: Run, **done: Any) -> Iterator[None]:
             yield
         except BaseException as why:
             stopped = isinstance(why, KeyboardInterrupt | Stopped)
-            told = f"{type(why).__name__}: {why}"[:2000]
+            told = f"{type(why).__name__}: {str(why) or 'the same command continues where it stopped'}"[:2000]
             run.write_status("interrupted" if stopped else "failed", error=told)
             raise
         run.write_status("done", run_id=run.run_id, **done)
