@@ -109,7 +109,7 @@ SETTINGS = [(0.3, 0.2, 3), (0.5, 0.4, 3), (0.7, 0.7, 3), (0.1, 0.4, 3), (0.9, 0.
 @pytest.mark.parametrize("rate, likeness, trials", SETTINGS)
 def test_interval_covers_the_truth_95_times_in_100(rate, likeness, trials):
     """20 tasks, difficulty beta-distributed with the given within-task correlation; 9 trials are three seeds of 3."""
-    rng, scale, runs = np.random.default_rng(11), (1 - likeness) / likeness, 2000
+    rng, scale, runs = np.random.default_rng(11), (1 - likeness) / likeness, 1000
     difficulty = rng.beta(rate * scale, (1 - rate) * scale, (runs, 20))
     successes = rng.binomial(trials, difficulty)
     hits = 0
@@ -122,7 +122,7 @@ def test_interval_covers_the_truth_95_times_in_100(rate, likeness, trials):
 @pytest.mark.parametrize("repaired, harmed", [(0.0, 0.0), (0.3, 0.0), (0.3, 0.15)])
 def test_difference_interval_covers_the_truth(repaired, harmed):
     """An edit lifts some tasks to 0.95 and drops others to 0.05; 20 tasks x 3 seeds."""
-    rng, runs = np.random.default_rng(5), 2000
+    rng, runs = np.random.default_rng(5), 1000
     before = rng.beta(2, 2, (runs, 20))
     fate = rng.random((runs, 20))
     after = np.where(fate < repaired, 0.95, np.where(fate > 1 - harmed, 0.05, before))
