@@ -96,7 +96,7 @@ class Experiment:
 
         arm_run = ArmRun(self.settings, "noise-floor", self.run, self.store, **self._shared)
         start = arm_run.keep(self.settings.harness(self.settings.start))
-        first = self.settings.rounds * self.settings.confirm  # the seeds before belong to the rounds
+        first = self.settings.rounds * self.settings.repeats_room  # the seeds before belong to the rounds
         repeats = [
             arm_run.rollout(start, f"repeat {i + 1}", seeds=self.settings.fresh_seeds(first + i))
             for i in range(self.settings.noise_floor)

@@ -15,7 +15,7 @@ from typing import Any
 from ecdysis_lab.models import Budget, ContentError, ModelParams, complete
 from ecdysis_lab.records import LabError, Review, Usage
 from ecdysis_lab.review.context import Context
-from ecdysis_lab.review.spec import parse_spec, printable, schema
+from ecdysis_lab.review.spec import parse_spec, printable, schema, undebated
 
 ROLES = ("analyst", "critic", "engineer")
 EDITOR_PROMPTS = "editor"  # what the names of the editors' prompt files begin with
@@ -45,6 +45,7 @@ class Reviewer:
     budget: Budget | None = None
     load: Callable[[], dict[str, Any] | None] = lambda: None
     save: Callable[[dict[str, Any]], None] = lambda state: None
+    vocabulary: bool = False
 
     def review(self, context: Context) -> Review:
         """Run the debate and return the spec, or ``no_spec`` with the reason; never raises for what a model says.
@@ -54,6 +55,8 @@ class Reviewer:
         LabError: the checkpoint belongs to another context or another debate.
         ecdysis_lab.models.calls.PermanentError, TransientError, BudgetExceeded: the model cannot be asked.
         """
+        if not self.rounds and not self.vocabulary:
+            return Review("spec", undebated(context), (), Usage())
         script = [*ROLES] * self.rounds if self.rounds else ["single"]
         turns, usage = self._resume(context, script)
         for role in script[len(turns) :]:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ecdysis_lab.harness import load_harness
+from ecdysis_lab.harness import diff_harness, load_harness
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import Candidate, Decision, Editor, GateResult, Judged, Spec, Trajectory, Usage
 from ecdysis_lab.store import Round
 from ecdysis_lab.train.arm_run import ArmRun
-from ecdysis_lab.train.gates import Gate, run_gates
+from ecdysis_lab.train.gates import ROLLBACK, Gate, run_gates
 from ecdysis_lab.train.judging import Comparison, Judging
+from ecdysis_lab.train.showing import is_auxiliary
 
 
 @dataclass(frozen=True)
@@ -104,12 +105,29 @@ class Judge:
         round.keep_made(replace(candidate, path=out), feedback)
         return candidate
 
+    def whole(self, round: Round, start: Harness, child: Harness, before: Sequence[Trajectory]) -> Outcome:
+        """All edits of a round as one candidate, which stands or falls by the ``rollback`` gate.
+
+        Parameters
+        ----------
+        round : which. start : harness that it began with. child : after all edits. before : its training trajectories.
+        """
+        diff = diff_harness(start, child)
+        candidate = Candidate(child.path, child.hash, start.hash, diff, self.editor.name, "edited")
+        with self.arm_run.phase("gates"):
+            return self.judge(round, start, candidate, before, [ROLLBACK])
+
     def judge(
-        self, round: Round, current: Harness, candidate: Candidate, before: Sequence[Trajectory]
+        self,
+        round: Round,
+        current: Harness,
+        candidate: Candidate,
+        before: Sequence[Trajectory],
+        gates: Sequence[Gate] | None = None,
     ) -> Outcome:
-        """The candidate before the arm's gates."""
+        """The candidate before gates, by default those of the arm."""
         judging = self._judging(round, current, candidate, before)
-        results, retry = run_gates(judging, self.gates)
+        results, retry = run_gates(judging, self.gates if gates is None else gates)
         decision, gate, reason = decided(results)
         for trajectory in judging.reused if decision == "accepted" else ():
             self.arm_run.store.put(trajectory)
@@ -131,8 +149,9 @@ class Judge:
                     harness, f"round {round.n}: {what}", [t for t in s.tasks if t.id in ids], seeds
                 )
 
-        first = (round.n - 1) * s.settings.confirm
-        fresh = [s.settings.fresh_seeds(first + repeat) for repeat in range(s.settings.confirm)]
+        repeats = max(s.settings.repeats, int(is_auxiliary(round)))
+        first = (round.n - 1) * s.settings.repeats_room
+        fresh = [s.settings.fresh_seeds(first + repeat) for repeat in range(repeats)]
         return Judging(candidate, current, before, s.bench, trials, fresh_seeds=fresh, reuse=s.settings.reuse)
 
 

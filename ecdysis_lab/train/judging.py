@@ -13,6 +13,7 @@ from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import Benchmark, Candidate, LabError, Trajectory
 
 Pair = tuple[str, int]
+EXACT = 1e-9  # a sum of scores that differs by less is the same
 Trials = Callable[[Harness, str, set[str], Sequence[int] | None], list[Trajectory]]
 """Runs trials: (harness, what for, task ids, seeds or None for those of the round) -> trajectories."""
 
@@ -25,6 +26,7 @@ class Comparison:
     ----------
     pairs : how many. user_faults : pairs left out since the user failed on a side; ``hidden`` of them were successes.
     before, after : summed scores. gained, lost : ``task#seed`` that flipped up and down.
+    tasks : how many the pairs are of. tasks_up, tasks_down : those whose score over all their pairs rose and fell.
     """
 
     pairs: int
@@ -34,6 +36,9 @@ class Comparison:
     after: float
     gained: tuple[str, ...]
     lost: tuple[str, ...]
+    tasks: int
+    tasks_up: int
+    tasks_down: int
 
     @property
     def whole(self) -> bool:
@@ -55,6 +60,9 @@ def compare(before: Sequence[Trajectory], after: Sequence[Trajectory]) -> Compar
     if missing:
         (task, seed), n = missing[0], len(missing)
         raise LabError(f"coverage: no score on both sides for task {task}, seed {seed} ({n} in all)")
+    moved: dict[str, float] = {}
+    for task, seed in wanted:
+        moved[task] = moved.get(task, 0.0) + new[task, seed] - old[task, seed]
     return Comparison(
         pairs=len(wanted),
         user_faults=len(blurred),
@@ -63,6 +71,9 @@ def compare(before: Sequence[Trajectory], after: Sequence[Trajectory]) -> Compar
         after=sum(new[p] for p in wanted),
         gained=tuple(sorted(f"{t}#{s}" for t, s in wanted if new[t, s] > old[t, s])),
         lost=tuple(sorted(f"{t}#{s}" for t, s in wanted if new[t, s] < old[t, s])),
+        tasks=len(moved),
+        tasks_up=sum(by > EXACT for by in moved.values()),
+        tasks_down=sum(by < -EXACT for by in moved.values()),
     )
 
 
@@ -87,6 +98,11 @@ class Rerun:
     def comparison(self) -> Comparison:
         """Pair by pair."""
         return compare(self.before, self.after)
+
+    def solved(self, trials: Sequence[Trajectory]) -> set[str]:
+        """Tasks with a success among trials of one side, over the pairs that were scored on both."""
+        blurred = {_pair(t) for t in (*self.before, *self.after) if t.score is None}
+        return {t.trial.task_id for t in trials if t.success and _pair(t) not in blurred}
 
 
 class Judging:

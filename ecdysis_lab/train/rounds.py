@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ecdysis_lab.harness.source import Harness
-from ecdysis_lab.records import RoundRecord, Usage
+from ecdysis_lab.records import RoundRecord, Trajectory, Usage
 from ecdysis_lab.store import Run, Store
 from ecdysis_lab.store.billing import billed, consumption, trials_of
 
@@ -18,6 +18,11 @@ class Trained:
 
     harness: Harness
     rounds: tuple[RoundRecord, ...]
+
+
+def summed(trajectories: Iterable[Trajectory]) -> float:
+    """Summed score of what was scored; a trial that the user spoiled has none."""
+    return sum(t.score for t in trajectories if t.score is not None)
 
 
 def of_rounds(rounds: Sequence[RoundRecord]) -> Usage:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ecdysis_lab.harness import Harness
     from ecdysis_lab.harness.rollout import Setup
 
-SUBSETS = ("quarter", "all", "random-quarter")
 TEST_PROFILES = ("sim/small", "sim/medium", "sim/large")
 FIRST = ("benchmark", "model", "user_model", "review_model", "arms", "seed", "max_usd")
 """Settings that people change first; the quickstart notebook shows these, and ``smoke``."""
@@ -72,20 +71,28 @@ class Settings(BaseModel):
         (),
         description="comma-separated models to test on; empty: the training model and the default profiles",
     )
-    arms: Several = Field(("direct", "human", "ecdysis"), description="comma-separated: {arms}")
+    arms: Several = Field(
+        ("direct", "human", "self-evolution", "ecdysis-no-fdcr", "ecdysis-quarter"),
+        description="comma-separated: {arms}; by default the quarter stands for ecdysis, since it reads fastest",
+    )
     seed: Whole = Field(0, ge=0, description="seed of task draws, trials and picks")
     train_tasks: Whole = Field(20, ge=1, description="training tasks")
     test_tasks: Whole = Field(20, ge=1, description="test tasks")
     trials: Whole = Field(3, ge=1, le=MOST_TRIALS, description="trials per task")
     rounds: Whole = Field(3, ge=0, description="most training rounds")
     start: str = Field("human", description="harness to start from: human, empty or a folder")
-    subset: str = Field("quarter", description=f"{', '.join(SUBSETS)}, or a subset.json that was picked")
+    subset: str = Field(
+        "quarter", description="what ecdysis-quarter reads: quarter, or a subset.json that was picked"
+    )
     debate: Whole = Field(2, ge=0, description="K: how often Analyst, Critic and Engineer speak")
     reuse: bool = Field(
         True, description="take over results of training tasks that the edit cannot have changed"
     )
-    confirm: Whole = Field(
-        0, ge=0, description="repeats on fresh seeds in which an accepted candidate has to rise again"
+    confirm: Whole | None = Field(
+        None,
+        ge=0,
+        description="repeats on fresh seeds in which an accepted candidate has to rise again; "
+        "None: 0 for a simulated model, else 1",
     )
     noise_floor: Whole = Field(
         0,
@@ -138,9 +145,10 @@ class Settings(BaseModel):
     @field_validator("subset")
     @classmethod
     def _known_subset(cls, name: str) -> str:
-        if name not in SUBSETS and not (name.endswith(".json") and Path(name).is_file()):
+        if name != "quarter" and not (name.endswith(".json") and Path(name).is_file()):
             raise ValueError(
-                f"unknown {name!r}; choose one of {', '.join(SUBSETS)}, a subset.json that a person picked"
+                f"unknown {name!r}; give quarter, or a subset.json that a person picked "
+                "(all failures and a random quarter are arms)"
             )
         return name
 
@@ -150,7 +158,7 @@ class Settings(BaseModel):
             raise ValueError(
                 "noise_floor: one evaluation has nothing to be compared with; give 0, or 2 and more"
             )
-        if max(self.confirm, self.noise_floor) * self.trials > FRESH_ROOM:
+        if max(self.repeats, self.noise_floor) * self.trials > FRESH_ROOM:
             raise ValueError(
                 f"confirm, noise_floor: times trials must be at most {FRESH_ROOM}, which is the room for seeds"
             )
@@ -187,6 +195,16 @@ class Settings(BaseModel):
         """Seeds of the training trials."""
         return tuple(self.seed * 1000 + i for i in range(self.trials))
 
+    @property
+    def repeats(self) -> int:
+        """How often an accepted candidate has to rise again on fresh seeds."""
+        return int(not self.model.startswith("sim/")) if self.confirm is None else self.confirm
+
+    @property
+    def repeats_room(self) -> int:
+        """Fresh repeats that belong to one round: one even where none is asked for, which auxiliary evidence needs."""
+        return max(self.repeats, 1)
+
     def fresh_seeds(self, repeat: int) -> tuple[int, ...]:
         """Seeds of a repeated evaluation, from 0 on. Each round confirms on repeats of its own, since a harness that
         was accepted on some seeds looks better on them than it is.
@@ -195,9 +213,8 @@ class Settings(BaseModel):
         return tuple(range(first, first + self.trials))
 
     def of_arm(self, arm: Arm) -> Settings:
-        """These settings as an arm trains with them: its row in the table may fix the debate and the subset."""
-        fixed = {"debate": arm.debate, "subset": arm.subset or None}
-        return self.but(**{name: value for name, value in fixed.items() if value is not None})
+        """These settings as an arm trains with them: its row in the table may fix the debate."""
+        return self if arm.debate is None else self.but(debate=arm.debate)
 
     @property
     def test_seeds(self) -> tuple[int, ...]:
