@@ -17,7 +17,9 @@ from ecdysis_lab.records import GateResult
 from ecdysis_lab.train.arms import Arm
 from ecdysis_lab.train.judging import Comparison, Judging, Rerun
 from ecdysis_lab.train.leak import HIDING, facts, leaks
+from ecdysis_lab.train.pruning import Pruning
 
+PRUNE = "prune"
 SHOWN = 3  # examples named in a reason
 FALL_POINTS = 5  # of pass@k, by which a round may fall and still stay
 GROWTH = 0.30  # more than this against the parent is worth a warning
@@ -148,6 +150,23 @@ def confirm(judging: Judging) -> GateResult:
     return GateResult("", found.outcome, f"on fresh seeds {found.reason}", numbers)
 
 
+def prune(judging: Judging) -> GateResult:
+    """Never a rejection: each change is left out in turn, and what adds nothing goes."""
+    if judging.pruned is None:
+        return skipped("nothing is to be left out")
+    pruning = Pruning(judging, judging.pruned.with_name(f".{judging.pruned.name}-without"))
+    if len(pruning.changes) < 2:
+        return passed(changes=pruning.told())
+    pruning.run()
+    gone, n = len(pruning.left_out), len(pruning.changes)
+    whole = judging.candidate.hash
+    if not gone:
+        return passed(changes=pruning.told())
+    pruning.settle(judging.pruned)
+    now = f"{gone} of {n} changes add nothing and went, which leaves the score at {judging.rerun.comparison.after:g}"
+    return passed(now, changes=pruning.told(), pruned_from=whole)
+
+
 def covered(rerun: Rerun) -> GateResult:
     """Rejection where a user fault could hide a loss, or where no pair is left."""
     found = rerun.comparison
@@ -215,6 +234,7 @@ GATES: list[Gate] = [
     Gate("probe", "no hook breaks in a trial", live, paid=True),
     Gate("improvement", "the summed training score rises strictly", improvement, paid=True),
     Gate("confirm", "it rises again on seeds that no round has seen", confirm, paid=True),
+    Gate(PRUNE, "each of its changes adds something", prune, paid=True),
 ]
 """In the order in which they run."""
 
@@ -223,8 +243,9 @@ ROLLBACK = Gate("rollback", "pass@k of the training tasks falls by at most five 
 
 
 def gates_of(arm: Arm) -> list[Gate]:
-    """The gates that the edits of an arm have to pass, in order."""
-    return [gate for gate in GATES if arm.gates is None or gate.name in arm.gates]
+    """The gates that an edit of an arm has to pass, in order; none that runs trials where the round is judged whole."""
+    named = [gate for gate in GATES if arm.gates is None or gate.name in arm.gates]
+    return [gate for gate in named if not (arm.rollback and gate.paid)]
 
 
 def run_gates(judging: Judging, gates: Sequence[Gate]) -> tuple[tuple[GateResult, ...], bool]:

@@ -12,9 +12,11 @@ from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import Candidate, Decision, Editor, GateResult, Judged, Spec, Trajectory, Usage
 from ecdysis_lab.store import Round
 from ecdysis_lab.train.arm_run import ArmRun
-from ecdysis_lab.train.gates import ROLLBACK, Gate, run_gates
+from ecdysis_lab.train.gates import PRUNE, ROLLBACK, Gate, run_gates
 from ecdysis_lab.train.judging import Comparison, Judging
 from ecdysis_lab.train.showing import is_auxiliary
+
+PRUNED = 2  # number of the candidate without what adds nothing, after the two that an editor may make
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,7 @@ class Judge:
         decision, gate, reason = decided(results)
         for trajectory in judging.reused if decision == "accepted" else ():
             self.arm_run.store.put(trajectory)
+        candidate = judging.candidate
         return Outcome(
             candidate, decision, gate, reason, (Judged(candidate.hash, results),), judging.comparison,
             usage=candidate.usage, retry=retry, trials=judging.after,
@@ -152,16 +155,20 @@ class Judge:
         repeats = max(s.settings.repeats, int(is_auxiliary(round)))
         first = (round.n - 1) * s.settings.repeats_room
         fresh = [s.settings.fresh_seeds(first + repeat) for repeat in range(repeats)]
-        return Judging(candidate, current, before, s.bench, trials, fresh_seeds=fresh, reuse=s.settings.reuse)
+        return Judging(
+            candidate, current, before, s.bench, trials, fresh_seeds=fresh, reuse=s.settings.reuse,
+            pruned=round.candidate_path(PRUNED),
+        )  # fmt: skip
 
 
 def decided(results: Sequence[GateResult]) -> tuple[Decision, str, str]:
-    """Decision, the gate that decided and why: the one that rejected, or else the last one that was passed."""
+    """Decision, the gate that decided and why: the one that rejected, or else the last one that could have."""
     if results and results[-1].outcome == "rejected":
         return "rejected", results[-1].name, results[-1].reason
     through = [r for r in results if r.outcome == "passed"]
     told = "; ".join(r.reason for r in through if r.reason)
-    return "accepted", through[-1].name if through else "", told or "every gate was passed"
+    by = [r.name for r in through if r.name != PRUNE]
+    return "accepted", by[-1] if by else "", told or "every gate was passed"
 
 
 def unchanged(candidate: Candidate) -> Outcome:

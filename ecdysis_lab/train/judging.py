@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 from ecdysis_lab.harness import load_harness
 from ecdysis_lab.harness.replay import Replay, replay
@@ -114,6 +115,7 @@ class Judging:
     bench : where they happened. trials : runs trials.
     fresh_seeds : one tuple a repeat of the confirmation; empty for none.
     reuse : take over results of tasks whose replay shows the model nothing new.
+    pruned : folder for the candidate without what adds nothing; None where nothing is to be left out.
     """
 
     def __init__(
@@ -126,9 +128,10 @@ class Judging:
         *,
         fresh_seeds: Sequence[Sequence[int]] = (),
         reuse: bool = True,
+        pruned: Path | None = None,
     ) -> None:
         self.candidate, self.parent, self.before = candidate, parent, before
-        self.bench, self.fresh_seeds, self.reuse = bench, fresh_seeds, reuse
+        self.bench, self.fresh_seeds, self.reuse, self.pruned = bench, fresh_seeds, reuse, pruned
         self._trials, self.trial_seconds = trials, 0.0
         self.reused: list[Trajectory] = []
 
@@ -156,7 +159,7 @@ class Judging:
     def rerun(self) -> Rerun:
         """The training tasks under the candidate, those without change taken over."""
         changed = self.changed
-        after = self._run(self.child, "candidate", changed)
+        after = self.run(self.child, "candidate", changed)
         self.reused = [self._taken_over(t) for t in self.before if t.trial.task_id not in changed]
         return Rerun(self.before, [*after, *self.reused], len(self.reused))
 
@@ -178,13 +181,20 @@ class Judging:
         before: list[Trajectory] = []
         after: list[Trajectory] = []
         for repeat, seeds in enumerate(self.fresh_seeds, 1):
-            before += self._run(self.parent, f"confirmation {repeat}, parent", tasks, seeds)
-            after += self._run(self.child, f"confirmation {repeat}, candidate", tasks, seeds)
+            before += self.run(self.parent, f"confirmation {repeat}, parent", tasks, seeds)
+            after += self.run(self.child, f"confirmation {repeat}, candidate", tasks, seeds)
         return Rerun(before, after)
 
-    def _run(
+    def settle(self, candidate: Candidate, rerun: Rerun, reused: list[Trajectory]) -> None:
+        """Go on with another candidate, whose trials are known."""
+        self.candidate, self.reused = candidate, reused
+        self.__dict__.pop("replays", None)
+        self.__dict__ |= {"child": load_harness(candidate.path), "rerun": rerun}
+
+    def run(
         self, harness: Harness, what: str, tasks: set[str], seeds: Sequence[int] | None = None
     ) -> list[Trajectory]:
+        """Trials of a harness, timed apart from the gate that asks for them."""
         began = time.perf_counter()
         try:
             return self._trials(harness, what, tasks, seeds)
@@ -194,4 +204,4 @@ class Judging:
     def _taken_over(self, trajectory: Trajectory) -> Trajectory:
         """A result for another harness, under which every byte that the model sees is the same."""
         trial = replace(trajectory.trial, harness=self.child.hash)
-        return replace(trajectory, trial=trial, reused_from=trajectory.key)
+        return replace(trajectory, trial=trial, reused_from=trajectory.reused_from or trajectory.key)
