@@ -13,6 +13,7 @@ from ecdysis_lab.evaluate.testing import Tested, keep_scores, trials_by_model
 from ecdysis_lab.models import open_budget
 from ecdysis_lab.records import Progress, Trajectory
 from ecdysis_lab.store.billing import at_work, billed, consumption, rests_on, trials_of
+from ecdysis_lab.train import plan
 from ecdysis_lab.train.arms import arm_of
 from ecdysis_lab.train.rounds import of_rounds, training_block
 from ecdysis_lab.train.settings import Settings, check_models, check_parts, configure, fitted, smoke
@@ -201,7 +202,9 @@ def prepare_experiment(
         sizes = f"{settings.train_tasks} training and {settings.test_tasks} test tasks"
         notes = (*notes, f"smoke: at most {sizes}, {settings.trials} trial, {settings.rounds} round")
     check_models(settings)
-    return Experiment(settings, data, run_id, progress, notes)
+    experiment = Experiment(settings, data, run_id, progress, notes)
+    experiment.notes += tuple(plan.lines(plan.plan(settings, experiment.store)))
+    return experiment
 
 
 Printer = Callable[[str], None]

@@ -52,7 +52,7 @@ def for_run(name: str, model: str, api_base: str | None = None, budget: Any = No
     LabError: unknown name, or an editor that needs a model with a simulated one.
     """
     key = SERVER_KEY if model.startswith("openai/") and os.environ.get(SERVER_KEY) else None
-    price = _price(model) if name == "opencode" else None
+    price = price_of(model) if name == "opencode" else None
     options: dict[str, dict[str, Any]] = {
         "opencode": {
             "model": model,
@@ -70,8 +70,10 @@ def for_run(name: str, model: str, api_base: str | None = None, budget: Any = No
     return load(name, **options.get(name, {}))
 
 
-def _price(model: str) -> tuple[float, float] | None:
-    """LiteLLM's price of a prompt and of a completion token, or None where it knows none."""
+def price_of(model: str) -> tuple[float, float] | None:
+    """Price in USD of a prompt and of a completion token, or None where LiteLLM knows none; ``sim/`` is free."""
+    if model.startswith("sim/"):
+        return 0.0, 0.0
     import litellm
 
     for name in (model, model.partition("/")[2]):
