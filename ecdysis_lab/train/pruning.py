@@ -163,6 +163,7 @@ class Pruning:
     def _variant(self, left_out: set[int]) -> Harness | None:
         """The harness without these changes, or None where it is none."""
         folder = self.folder / "-".join(map(str, sorted(left_out)))
+        shutil.rmtree(folder, ignore_errors=True)  # tried before
         write(without(self.pieces, left_out, self.judging.parent.files), folder)
         harness = load_harness(folder)
         task = self.judging.before[0].trial.task_id

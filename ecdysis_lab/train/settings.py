@@ -91,8 +91,7 @@ class Settings(BaseModel):
     confirm: Whole | None = Field(
         None,
         ge=0,
-        description="repeats on fresh seeds in which an accepted candidate has to rise again; "
-        "None: 0 for a simulated model, else 1",
+        description="repeats on fresh seeds in which an edit has to rise again; None: 1, or 0 with sim models",
     )
     noise_floor: Whole = Field(
         0,
