@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -75,19 +75,19 @@ def _paragraphs(lines: Sequence[str]) -> Iterator[tuple[str, ...]]:
         yield tuple(block)
 
 
-def without(pieces: Sequence[Piece], left_out: set[int], parent: Mapping[str, str]) -> dict[str, str]:
+def without(pieces: Sequence[Piece], left_out: set[int], empty: Container[str] = ()) -> dict[str, str]:
     """The files without some changes.
 
     Parameters
     ----------
-    pieces : of all files. left_out : positions of the changes that go. parent : its files; one that it has not is left
-        out where nothing of it stays.
+    pieces : of all files. left_out : positions of the changes that go. empty : files that are there without a line,
+        too; any other is not.
     """
     files: dict[str, str] = {}
     for i, piece in enumerate(pieces):
         lines = piece.old if i in left_out else piece.new
         files[piece.file] = files.get(piece.file, "") + "".join(lines)
-    return {name: text for name, text in files.items() if text or name in parent}
+    return {name: text for name, text in files.items() if text or name in empty}
 
 
 class Pruning:
@@ -101,6 +101,7 @@ class Pruning:
     def __init__(self, judging: Judging, folder: Path) -> None:
         self.judging, self.folder = judging, folder
         self.pieces = pieces_of(judging.parent.files, judging.child.files)
+        self.both = judging.parent.files.keys() & judging.child.files.keys()
         self.harness, self.trials = judging.child, list(judging.rerun.after)
         self.left_out: set[int] = set()
         self.kept: dict[int, dict[str, Any]] = {}
@@ -164,7 +165,7 @@ class Pruning:
         """The harness without these changes, or None where it is none."""
         folder = self.folder / "-".join(map(str, sorted(left_out)))
         shutil.rmtree(folder, ignore_errors=True)  # tried before
-        write(without(self.pieces, left_out, self.judging.parent.files), folder)
+        write(without(self.pieces, left_out, self.both), folder)
         harness = load_harness(folder)
         task = self.judging.before[0].trial.task_id
         sound = not static_problems(harness) and probe(harness, self.judging.bench, task) is None
@@ -174,7 +175,7 @@ class Pruning:
         """Judge the pruned candidate from now on, in the folder ``out``."""
         judging = self.judging
         shutil.rmtree(out, ignore_errors=True)
-        write(without(self.pieces, self.left_out, judging.parent.files), out)
+        write(without(self.pieces, self.left_out, self.both), out)
         harness = load_harness(out)
         candidate = replace(
             judging.candidate, path=out, hash=harness.hash, diff=diff_harness(judging.parent, harness)
