@@ -17,6 +17,7 @@ from ecdysis_lab.failures.patterns import find_patterns
 from ecdysis_lab.failures.subset import all_failures, from_file, pick_quarter, random_quarter
 from ecdysis_lab.harness import SHIPPED, load_harness
 from ecdysis_lab.harness.source import Harness
+from ecdysis_lab.models import hand
 from ecdysis_lab.records import Decision, Failure, Patterns, Review, RoundRecord, Subset, Trajectory, Usage
 from ecdysis_lab.review import editors
 from ecdysis_lab.review.context import Context, build_context
@@ -64,8 +65,13 @@ class Trainer:
 
         Raises
         ------
-        LabError: training trials that cannot be scored for reasons of infrastructure, however often they are tried.
+        LabError: training trials that cannot be scored for reasons of infrastructure, however often they are tried;
+            an answer by hand that is awaited or refused.
         """
+        with hand.folder(self.arm_run.run.path(f"hand/{self.arm.name}")):
+            return self._train()
+
+    def _train(self) -> Trained:
         current = self.arm_run.keep(self.settings.harness(self.settings.start))
         records: list[RoundRecord] = []
         for n in range(1, self.settings.rounds + 1):
@@ -175,11 +181,12 @@ class Trainer:
     def _reviewer(self, round: Round) -> Reviewer:
         return Reviewer(
             self.settings.review_model,
-            self.settings.params(self.settings.review_model),
+            self.settings.review_params,
             self.settings.debate,
             self.arm_run.budget,
             load=round.debate,
             save=round.save_debate,
+            vocabulary=self.editor.name == "rules",
         )
 
     def _save_round(self, round: Round, found: _Evidence, context: Context, review: Review) -> None:
