@@ -7,7 +7,7 @@ A prompt is written as ``<n>-<role>.prompt.md`` into the folder that is set; its
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -20,6 +20,9 @@ from ecdysis_lab.store.foreign import MAX_CHARS, clean
 
 HAND = "hand"
 """The model name."""
+PLACE = "hand"
+"""Folder of a run under which its prompts are written."""
+REVIEWED, EDITED = "reviewed by hand", "edited by hand"
 PROMPT, ANSWER = ".prompt.md", ".answer.md"
 BETWEEN = "\n\n---\n\n"  # messages of one prompt
 TALKERS = ("agent", "user")  # whose answers nobody could write by hand: dozens a trial
@@ -81,6 +84,20 @@ def refused(role: str, messages: Sequence[dict[str, Any]], why: str) -> LabError
     return LabError(f"{_awaited(role, messages)}: {why}; mend this file, then run the same command again")
 
 
+def provenance(reviewer: str, editor: str) -> tuple[str, ...]:
+    """What a round's record says of a reviewer and an editor, by name: a note for each that was played by hand."""
+    played = {REVIEWED: reviewer, EDITED: editor}
+    return tuple(
+        f"{note}: tokens are estimated, cost is unknown" for note, name in played.items() if name == HAND
+    )
+
+
+def played(notes: Iterable[str]) -> str:
+    """The words for readers in the notes of records: ``"reviewed by hand, edited by hand"``, one of both, or none."""
+    said = tuple(notes)
+    return ", ".join(word for word in (REVIEWED, EDITED) if any(note.startswith(word) for note in said))
+
+
 def read_answer(path: Path) -> str:
     """Text of an answer; empty where there is none, or nothing but white space in it.
 
@@ -106,6 +123,11 @@ def answer_path(prompt: Path) -> Path:
     return prompt.with_name(prompt.name.removesuffix(PROMPT) + ANSWER)
 
 
+def role_of(prompt: Path) -> str:
+    """The role that a prompt file asks."""
+    return prompt.name.removesuffix(PROMPT).partition("-")[2]
+
+
 def _awaited(role: str, messages: Sequence[dict[str, Any]]) -> Path:
     """Where the answer is awaited; the prompt is written down where it is new."""
     where = _folder.get()
@@ -114,7 +136,7 @@ def _awaited(role: str, messages: Sequence[dict[str, Any]]) -> Path:
     text = BETWEEN.join(str(message["content"]) for message in messages)
     known = sorted(where.glob(f"[0-9]*-*{PROMPT}"))
     for path in known:
-        if path.name.endswith(f"-{role}{PROMPT}") and path.read_bytes() == utf8(text):
+        if role_of(path) == role and path.read_bytes() == utf8(text):
             return answer_path(path)
     n = max((int(path.name.partition("-")[0]) for path in known), default=0) + 1
     return answer_path(Folder(where).write_text(f"{n:03d}-{role}{PROMPT}", text))

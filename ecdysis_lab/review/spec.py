@@ -147,22 +147,53 @@ def parse_spec(text: str, context: Context, strict: bool = False) -> Spec:
     raise first or ValueError("no spec")
 
 
-def _spec(found: dict[str, Any], context: Context, strict: bool) -> Spec:
+def check_form(text: str) -> None:
+    """Look at an answer without its context, as far as that goes.
+
+    Raises
+    ------
+    ValueError: no object in it has the form of a spec; the message names the field.
+    """
+    first: ValueError | None = None
+    for found in find_json(printable(text)):
+        try:
+            for n, raw in enumerate(_whole(found).changes):
+                _form(n, raw)
+        except ValueError as why:
+            first = first or why
+        else:
+            return
+    raise first or ValueError("no spec")
+
+
+def _whole(found: dict[str, Any]) -> SpecModel:
     try:
-        whole = SpecModel.model_validate(json.loads(printable(json.dumps(found, ensure_ascii=False))))
+        return SpecModel.model_validate(json.loads(printable(json.dumps(found, ensure_ascii=False))))
     except ValidationError as why:
         raise ValueError(_first_error(why)) from why
     except RecursionError:
         raise ValueError("the object is nested too deeply") from None
+
+
+def _form(n: int, raw: Any) -> ChangeModel:
+    """The n-th change; a ValueError names the field that is wrong."""
+    try:
+        return ChangeModel.model_validate(raw)
+    except ValidationError as why:
+        raise ValueError(_first_error(why, "changes", n)) from why
+
+
+def _spec(found: dict[str, Any], context: Context, strict: bool) -> Spec:
+    whole = _whole(found)
     kept: list[Change] = []
     dropped: list[tuple[str, str]] = []
     for n, raw in enumerate(whole.changes):
         try:
-            change, reason = _usable(ChangeModel.model_validate(raw), context)
-        except ValidationError as why:
-            change, reason = None, _first_error(why)
+            change, reason = _usable(_form(n, raw), context)
+        except ValueError as why:
             if strict:
-                raise ValueError(f"changes.{n}.{reason}") from why
+                raise
+            change, reason = None, str(why)
         if change is not None:
             kept.append(change)
         if reason:
@@ -183,9 +214,9 @@ def _name(raw: Any) -> str:
     return f"a change with {fields or 'nothing'}" if isinstance(raw, dict) else f"a {type(raw).__name__}"
 
 
-def _first_error(why: ValidationError) -> str:
+def _first_error(why: ValidationError, *place: str | int) -> str:
     error = why.errors()[0]
-    return f"{'.'.join(map(str, error['loc']))}: {error['msg']}"
+    return f"{'.'.join(map(str, (*place, *error['loc'])))}: {error['msg']}"
 
 
 def _usable(change: ChangeModel, context: Context) -> tuple[Change | None, str]:

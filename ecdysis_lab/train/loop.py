@@ -68,7 +68,7 @@ class Trainer:
         LabError: training trials that cannot be scored for reasons of infrastructure, however often they are tried;
             an answer by hand that is awaited or refused.
         """
-        with hand.folder(self.arm_run.run.path(f"hand/{self.arm.name}")):
+        with hand.folder(self.arm_run.run.path(f"{hand.PLACE}/{self.arm.name}")):
             return self._train()
 
     def _train(self) -> Trained:
@@ -118,8 +118,8 @@ class Trainer:
             subset=len([w for w in words if w != "mended"]), decision=word, gate="",
             reason=f"each failure alone: {counts}", score_before=_score(before), score_after=None,
             gained=edits.gained(), lost=(), editor_calls=edits.calls, harness=edits.harness.hash,
-            candidate="", seconds=self.arm_run.phase_seconds, usage=edits.usage, parent=current.hash,
-            candidates=edits.judged(),
+            candidate="", seconds=self.arm_run.phase_seconds, usage=edits.usage, notes=self._by_hand,
+            parent=current.hash, candidates=edits.judged(),
         )  # fmt: skip
         self.arm_run.write_record(record, None)
         return record
@@ -189,6 +189,11 @@ class Trainer:
             vocabulary=self.editor.name == "rules",
         )
 
+    @property
+    def _by_hand(self) -> tuple[str, ...]:
+        asked = self.arm.edits == "failure" or self.settings.debate or self.editor.name == "rules"
+        return hand.provenance(self.settings.review_model if asked else "", self.editor.name)
+
     def _save_round(self, round: Round, found: _Evidence, context: Context, review: Review) -> None:
         round.context = context.text
         round.patterns, round.subset = found.patterns, found.subset
@@ -207,7 +212,7 @@ class Trainer:
         outcome: Outcome | None = None,
     ) -> RoundRecord:
         candidate = outcome.candidate if outcome else None
-        force, notes = current, found.patterns.warnings
+        force, notes = current, found.patterns.warnings + (self._by_hand if review else ())
         if outcome and outcome.judged:
             child = load_harness(outcome.candidate.path)
             force = self.arm_run.keep(child) if outcome.accepted else current

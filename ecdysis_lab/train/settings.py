@@ -117,7 +117,7 @@ class Settings(BaseModel):
     review_timeout_seconds: Number = Field(
         600.0,
         ge=1,
-        description="wall clock of one call of a review role; it reads and writes more than a trial",
+        description="wall clock of one call of a review role",
     )
     threshold: Number = Field(
         1.0, gt=0, le=1, description="failure_threshold λ: a score below it is a failure"
