@@ -16,7 +16,7 @@ from typing import Any
 from ecdysis_lab.models import HAND, Budget, ContentError, ModelParams, complete, complete_json, refused
 from ecdysis_lab.records import LabError, Review, Usage
 from ecdysis_lab.review.context import Context
-from ecdysis_lab.review.spec import NoChange, parse_spec, printable, schema, undebated
+from ecdysis_lab.review.spec import NoChange, parse_spec, schema, undebated
 
 ROLES = ("analyst", "critic", "engineer")
 EDITOR_PROMPTS = "editor"  # what the names of the editors' prompt files begin with
@@ -141,7 +141,7 @@ class Reviewer:
                 answer = complete(role, self.model, messages, **how)
         except ContentError as why:
             return f"(no answer: {why})", usage + why.usage
-        return printable(answer.text or ""), usage + answer.usage
+        return answer.text or "", usage + answer.usage
 
     def _close(self, context: Context, debate: Turns, answers: Turns, usage: Usage) -> Review:
         """Ask the Moderator, and a model once more with the reason when the answer cannot be used."""

@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from ecdysis_lab.records import LAYER_FILES, Change, Spec
 from ecdysis_lab.review.context import Context
+from ecdysis_lab.store.foreign import clean
 
 MAX_ANSWER_CHARS = 400_000
 MAX_STARTS = 2_000  # places where an object may begin; an answer with more is no answer
@@ -120,9 +121,18 @@ class NoChange(ValueError):
 
 
 def undebated(context: Context) -> Spec:
-    """The spec where nobody reviewed: the lines of the pattern table, and no change; the editor finds those itself."""
-    table = context.text.partition("\n# Patterns")[2].partition("\n# ")[0]
-    return Spec(tuple(line[2:] for line in table.splitlines() if PATTERN_LINE.match(line)), ())
+    """The spec where nobody reviewed: the lines of the pattern table, and no change; the editor finds those itself.
+
+    What the context says of this round, such as that one task is evidence enough, goes along as a note.
+    """
+    lines = _section(context.text, "Patterns").splitlines()
+    patterns = tuple(line[2:] for line in lines if PATTERN_LINE.match(line))
+    return Spec(patterns, (), notes=" ".join(_section(context.text, "This round").split()))
+
+
+def _section(text: str, title: str) -> str:
+    """Body of a section of the context; empty where there is none."""
+    return f"\n{text}".partition(f"\n# {title}")[2].partition("\n")[2].partition("\n# ")[0]
 
 
 def parse_spec(text: str, context: Context, strict: bool = False) -> Spec:
@@ -139,7 +149,7 @@ def parse_spec(text: str, context: Context, strict: bool = False) -> Spec:
     ValueError: no readable object, or none of its changes is usable; the message says why.
     """
     first: ValueError | None = None
-    for found in find_json(printable(text)):
+    for found in find_json(clean(text)):
         try:
             return _spec(found, context, strict)
         except ValueError as why:
@@ -155,7 +165,7 @@ def check_form(text: str) -> None:
     ValueError: no object in it has the form of a spec; the message names the field.
     """
     first: ValueError | None = None
-    for found in find_json(printable(text)):
+    for found in find_json(clean(text)):
         try:
             for n, raw in enumerate(_whole(found).changes):
                 _form(n, raw)
@@ -168,7 +178,7 @@ def check_form(text: str) -> None:
 
 def _whole(found: dict[str, Any]) -> SpecModel:
     try:
-        return SpecModel.model_validate(json.loads(printable(json.dumps(found, ensure_ascii=False))))
+        return SpecModel.model_validate(json.loads(clean(json.dumps(found, ensure_ascii=False))))
     except ValidationError as why:
         raise ValueError(_first_error(why)) from why
     except RecursionError:

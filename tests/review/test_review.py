@@ -148,6 +148,10 @@ def test_without_debate_an_editor_that_reads_gets_the_patterns_and_nobody_is_ask
     assert (bench.requests, review.outcome, review.turns, review.usage.calls) == ([], "spec", (), 0)
     assert review.spec.changes == ()
     assert [line[:15] for line in review.spec.patterns[:2]] == ["P0 recurring: 1", "P2 recurring: 8"]
+    assert review.spec.notes == ""
+    context = context_of(failures, patterns)
+    context = replace(context, text=context.text + "\n\n# This round\nOne task\nis enough.")
+    assert Reviewer("hand", rounds=0).review(context).spec.notes == "One task is enough."
     told = render_spec(review.spec)
     assert told.startswith("# Find the changes yourself\n") and "- P0 recurring: 100 failures" in told
 
