@@ -16,6 +16,7 @@ from ecdysis_lab.failures.embedding import embedder
 from ecdysis_lab.failures.patterns import find_patterns
 from ecdysis_lab.harness import SHIPPED, load_harness
 from ecdysis_lab.harness.source import Harness
+from ecdysis_lab.models import hand
 from ecdysis_lab.records import (
     Change,
     Decision,
@@ -89,8 +90,13 @@ class Trainer:
 
         Raises
         ------
-        LabError: training trials that cannot be scored for reasons of infrastructure, however often they are tried.
+        LabError: training trials that cannot be scored for reasons of infrastructure, however often they are tried;
+            an answer by hand that is awaited or refused.
         """
+        with hand.folder(self.arm_run.run.folder.resolve() / hand.PLACE / self.arm.name):
+            return self._train()
+
+    def _train(self) -> Trained:
         current = self.arm_run.keep(self.settings.harness(self.settings.start))
         records: list[RoundRecord] = []
         for n in range(1, self.settings.rounds + 1):
@@ -134,7 +140,7 @@ class Trainer:
         whole = (
             self.judge.whole(round, current, edits.harness, before) if self.arm.rollback and changed else None
         )
-        record = edits.record(round, current, whole, before, self.arm_run.phase_seconds)
+        record = edits.record(round, current, whole, before, self.arm_run.phase_seconds, self._by_hand)
         self.arm_run.write_record(record, whole.candidate if whole else None)
         return record
 
@@ -189,13 +195,18 @@ class Trainer:
     def _reviewer(self, round: Round) -> Reviewer:
         return Reviewer(
             self.settings.review_model,
-            self.settings.params(self.settings.review_model),
+            self.settings.review_params,
             self.settings.debate,
             self.arm_run.budget,
             load=round.debate,
             save=round.save_debate,
             vocabulary=self.editor.name == "rules",
         )
+
+    @property
+    def _by_hand(self) -> tuple[str, ...]:
+        asked = self.arm.edits == "failure" or self.settings.debate or self.editor.name == "rules"
+        return hand.provenance(self.settings.review_model if asked else "", self.editor.name)
 
     def _save_round(self, round: Round, found: _Evidence, context: Context, review: Review) -> None:
         round.context = context.text
@@ -216,7 +227,7 @@ class Trainer:
         outcome: Outcome | None = None,
     ) -> RoundRecord:
         candidate = outcome.candidate if outcome else None
-        force, notes = current, found.patterns.warnings
+        force, notes = current, found.patterns.warnings + (self._by_hand if review else ())
         if outcome and outcome.judged:
             child = load_harness(outcome.candidate.path)
             force = self.arm_run.keep(child) if outcome.accepted else current

@@ -33,7 +33,7 @@ from ecdysis_lab.records import (
     Usage,
 )
 from ecdysis_lab.review.context import Context, build_context
-from ecdysis_lab.review.debate import Reviewer, prompt
+from ecdysis_lab.review.debate import Reviewer
 from ecdysis_lab.review.spec import undebated
 from ecdysis_lab.store import Round
 from ecdysis_lab.train.arm_run import ArmRun
@@ -58,7 +58,10 @@ class Alone(Reviewer):
         return self._close(context, [], answers, usage)
 
     def _prompt(self, role: str, context: Context, turns: Any) -> list[dict[str, Any]]:
-        return [{"role": "system", "content": prompt("alone")}, {"role": "user", "content": context.text}]
+        return [
+            {"role": "system", "content": self.instructions("alone")},
+            {"role": "user", "content": context.text},
+        ]
 
 
 @dataclass
@@ -80,13 +83,14 @@ class Edits:
         whole: Outcome | None,
         before: Sequence[Trajectory],
         seconds: dict[str, float],
+        notes: tuple[str, ...] = (),
     ) -> RoundRecord:
         """What the round's record says.
 
         Parameters
         ----------
         round : which. start : harness that it began with. whole : what became of all edits together, where they are
-            judged so. before : the round's training trajectories. seconds : wall clock by phase.
+            judged so. before : the round's training trajectories. seconds : wall clock by phase. notes : for the reader.
         """
         words = [e.decision for e in self.done]
         handed = [w for w in words if w not in NOT_HANDED]
@@ -102,7 +106,7 @@ class Edits:
             gained=scores.gained if scores else tuple(dict.fromkeys(p for e in self.done for p in e.gained)),
             lost=scores.lost if scores else (), editor_calls=sum(e.editor_calls for e in self.done),
             harness=kept.hash, candidate=whole.candidate.hash if whole else "", seconds=seconds,
-            usage=sum((e.usage for e in self.done), Usage()), parent=start.hash,
+            usage=sum((e.usage for e in self.done), Usage()), parent=start.hash, notes=notes,
             candidates=judged + (whole.judged if whole else ()),
             ended=NO_FAILURES if not words else "" if handed else ALL_HANDED_OVER,
         )  # fmt: skip
@@ -217,7 +221,7 @@ class OneByOne:
         s = self.arm_run
         return Alone(
             s.settings.review_model,
-            s.settings.params(s.settings.review_model),
+            s.settings.review_params,
             0,
             s.budget,
             load=lambda: round.debate(i),
