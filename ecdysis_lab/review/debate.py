@@ -15,7 +15,7 @@ from typing import Any
 from ecdysis_lab.models import Budget, ContentError, ModelParams, complete
 from ecdysis_lab.records import LabError, Review, Usage
 from ecdysis_lab.review.context import Context
-from ecdysis_lab.review.spec import parse_spec, printable, schema
+from ecdysis_lab.review.spec import parse_spec, schema
 
 ROLES = ("analyst", "critic", "engineer")
 EDITOR_PROMPTS = "editor"  # what the names of the editors' prompt files begin with
@@ -105,7 +105,7 @@ class Reviewer:
             )
         except ContentError as why:
             return f"(no answer: {why})", usage + why.usage
-        return printable(answer.text or ""), usage + answer.usage
+        return answer.text or "", usage + answer.usage
 
     def _close(self, context: Context, debate: Turns, answers: Turns, usage: Usage) -> Review:
         """Ask the Moderator, and once more with the reason when the answer cannot be used."""

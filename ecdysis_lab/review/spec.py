@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from ecdysis_lab.records import LAYER_FILES, Change, Spec
 from ecdysis_lab.review.context import Context
+from ecdysis_lab.store.foreign import clean
 
 MAX_ANSWER_CHARS = 400_000
 MAX_STARTS = 2_000  # places where an object may begin; an answer with more is no answer
@@ -74,11 +75,6 @@ def schema() -> dict[str, Any]:
     return whole
 
 
-def printable(text: str) -> str:
-    """The text with what cannot be written as UTF-8 (half a surrogate pair) replaced by ``?``."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 def find_json(text: str) -> Iterator[dict[str, Any]]:
     """Complete JSON objects with ``changes`` in a model's answer, in order; an object inside a found one is skipped.
 
@@ -122,7 +118,7 @@ def parse_spec(text: str, context: Context) -> Spec:
     ValueError: no readable object, or none of its changes is usable; the message says why.
     """
     first: ValueError | None = None
-    for found in find_json(printable(text)):
+    for found in find_json(clean(text)):
         try:
             return _spec(found, context)
         except ValueError as why:
@@ -132,7 +128,7 @@ def parse_spec(text: str, context: Context) -> Spec:
 
 def _spec(found: dict[str, Any], context: Context) -> Spec:
     try:
-        whole = SpecModel.model_validate(json.loads(printable(json.dumps(found, ensure_ascii=False))))
+        whole = SpecModel.model_validate(json.loads(clean(json.dumps(found, ensure_ascii=False))))
     except ValidationError as why:
         raise ValueError(_first_error(why)) from why
     except RecursionError:

@@ -6,7 +6,6 @@ through. A finished round is read back from its record, so a run that was killed
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from ecdysis_lab.records import Decision, Failure, Patterns, Review, RoundRecord
 from ecdysis_lab.review import editors
 from ecdysis_lab.review.context import Context, build_context
 from ecdysis_lab.review.debate import Reviewer
+from ecdysis_lab.review.sections import proposals
 from ecdysis_lab.store import Round, Run, Store
 from ecdysis_lab.train.arm_run import ArmRun
 from ecdysis_lab.train.arms import arm_of
@@ -56,7 +56,7 @@ class Trainer:
         self.settings = s = settings.of_arm(self.arm)
         self.arm_run = ArmRun(s, arm, run, store, **shared)
         base = s.params(s.review_model).api_base
-        self.editor = editors.for_run(s.editor, s.review_model, base, self.arm_run.budget)
+        self.editor = editors.for_run(s.editor, s.review_model, base, self.arm_run.budget, s.context_tokens)
         self.judge = Judge(self.arm_run, self.editor, gates_of(self.arm))
 
     def train(self) -> Trained:
@@ -96,7 +96,7 @@ class Trainer:
         if review.spec is None:
             why = f"no spec: {review.reason}"
             return self._record(round, current, found, before, "no_spec", why, review)
-        outcome = self.judge.edit_and_judge(round, current, review.spec, before)
+        outcome = self.judge.edit_and_judge(round, current, review.spec, before, context.files)
         return self._record(round, current, found, before, outcome.decision, outcome.reason, review, outcome)
 
     def _alone(self, round: Round, current: Harness, before: Sequence[Trajectory]) -> RoundRecord:
@@ -147,15 +147,13 @@ class Trainer:
         return from_file(self.settings.subset, failures, quarter if n > 1 else None)
 
     def _rejected(self, n: int) -> list[str]:
-        """Proposals of earlier rounds that a gate rejected, so that the debate does not repeat them."""
-        lines = []
+        """What earlier rounds proposed and did not keep, so that the debate does not repeat it."""
+        tried = []
         for round in map(self.arm_run.round, range(1, n)):
             record, review = round.record, round.review
-            if record and review and review.spec and record.decision == "rejected":
-                for change in review.spec.changes:
-                    guard = json.dumps(change.guard, sort_keys=True) if change.guard else ""
-                    lines.append(f"{change.what} {guard} → {record.gate}: {record.reason}")
-        return lines
+            if record and review and review.spec and record.decision != "accepted":
+                tried.append((record, review.spec, round.diff))
+        return proposals(tried)
 
     def _context(
         self, round: Round, found: _Evidence, before: Sequence[Trajectory], current: Harness

@@ -138,11 +138,14 @@ class OneByOne:
         if now is None:
             return replace(start, reason="an earlier edit mended it")
         with s.phase("review"):
-            review = self._reviewer(round, i).review(self._context(now, current))
+            context = self._context(now, current)
+            review = self._reviewer(round, i).review(context)
         if review.spec is None:
             return replace(start, decision="no_spec", reason=review.reason, usage=review.usage)
         before = [t for (task, _), t in latest.items() if task == failure.task_id]
-        made = self.judge.edit(round, round.edit_path(i), current, review.spec, before)
+        made = self.judge.edit(
+            round, round.edit_path(i), current, review.spec, before, evidence=context.files
+        )
         if made.accepted:
             force = s.keep(load_harness(made.candidate.path)).hash
             latest |= _by_pair(made.trials)

@@ -98,9 +98,15 @@ class Settings(BaseModel):
     )
     user_model: str = Field("sim/user", description="LiteLLM name of the simulated user")
     review_model: str = Field("sim/reviewer", description="LiteLLM name for the four review roles")
-    editor: str = Field("rules", description="rules, litellm or opencode (the last two ask the review model)")
+    editor: str = Field(
+        "auto",
+        description="auto, rules, litellm or opencode (the last two ask the review model); auto: rules where that is "
+        "simulated, else opencode where it is installed and has a server, else litellm",
+    )
     embedder: str = Field("auto", description="auto, minilm, tfidf or a sentence-transformers name")
-    context_tokens: Whole = Field(60_000, ge=2000, description="token budget of what the review roles read")
+    context_tokens: Whole = Field(
+        80_000, ge=2000, description="token budget of what the review roles read, and of an editor's prompt"
+    )
     api_base: str = Field(
         "", description="URL of an OpenAI-compatible server for models that are not simulated"
     )
