@@ -28,7 +28,7 @@ from ecdysis_lab.train.gates import gates_of, growth_notes
 from ecdysis_lab.train.judge import Judge, Outcome
 from ecdysis_lab.train.one_by_one import OneByOne
 from ecdysis_lab.train.rounds import Trained
-from ecdysis_lab.train.settings import Settings
+from ecdysis_lab.train.settings import Settings, editor_of
 
 LAST = ("no_failures", "no_spec", "no_change")  # nothing that a further round could change
 
@@ -56,7 +56,8 @@ class Trainer:
         self.settings = s = settings.of_arm(self.arm)
         self.arm_run = ArmRun(s, arm, run, store, **shared)
         base = s.params(s.review_model).api_base
-        self.editor = editors.for_run(s.editor, s.review_model, base, self.arm_run.budget, s.context_tokens)
+        name = editor_of(s, run.config)
+        self.editor = editors.for_run(name, s.review_model, base, self.arm_run.budget, s.context_tokens)
         self.judge = Judge(self.arm_run, self.editor, gates_of(self.arm))
 
     def train(self) -> Trained:

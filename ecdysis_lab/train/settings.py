@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -100,8 +101,7 @@ class Settings(BaseModel):
     review_model: str = Field("sim/reviewer", description="LiteLLM name for the four review roles")
     editor: str = Field(
         "auto",
-        description="auto, rules, litellm or opencode (the last two ask the review model); auto: rules where that is "
-        "simulated, else opencode where it is installed and has a server, else litellm",
+        description="auto (rules for a simulated review model, else a model), rules, litellm or opencode",
     )
     embedder: str = Field("auto", description="auto, minilm, tfidf or a sentence-transformers name")
     context_tokens: Whole = Field(
@@ -345,6 +345,19 @@ def check_parts(settings: Settings) -> None:
 
     editors.for_run(settings.editor, settings.review_model, settings.api_base or None)
     settings.harness(settings.start)
+
+
+def editor_of(settings: Settings, recorded: Mapping[str, Any] | None) -> str:
+    """The name of a run's editor: ``auto`` is what the run was started with, or else what it stands for here.
+
+    Parameters
+    ----------
+    settings : of the run. recorded : the run's config, None before it is written.
+    """
+    from ecdysis_lab.review import editors
+
+    name = (recorded or {}).get("editor", "auto") if settings.editor == "auto" else settings.editor
+    return editors.chosen(name, settings.review_model, settings.params(settings.review_model).api_base)
 
 
 def fitted(settings: Settings) -> tuple[Settings, tuple[str, ...]]:

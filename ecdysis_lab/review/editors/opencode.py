@@ -4,8 +4,8 @@ It gets a folder with only the harness, the spec, the contract and the evidence;
 everything else (shell, web, other folders, sub-agents) is denied by its own permission rules. It runs with its own
 configuration and state folders, which are removed, with closed stdin and an environment of a few named variables. It is
 ended with all that it started at its time limit, at a limit of the run's budget (within one of its steps), when it only
-repeats itself, and when this process dies. Its permission rules are no sandbox: they stop what the model asks for, not a
-fault of the program.
+repeats itself, and when this process dies. Its permission rules are no sandbox: they stop what the model asks for, not
+a fault of the program.
 """
 
 from __future__ import annotations
