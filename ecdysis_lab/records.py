@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -685,8 +685,22 @@ class Editor(Protocol):
 
     name: str
 
-    def edit(self, harness: Path, spec: Spec, out: Path, feedback: str = "") -> Candidate:
-        """Edit a copy of ``harness`` into ``out`` once."""
+    def edit(
+        self,
+        harness: Path,
+        spec: Spec,
+        out: Path,
+        feedback: str = "",
+        evidence: Mapping[str, str] | None = None,
+    ) -> Candidate:
+        """Edit a copy of ``harness`` into ``out`` once.
+
+        Parameters
+        ----------
+        harness : folder of the current harness. spec : what to change. out : folder to create.
+        feedback : a gate's reason against an earlier candidate.
+        evidence : what the spec rests on, text by file name (``EVIDENCE.md``, ``POLICY.md``, ``TOOLS.md``).
+        """
         ...
 
 

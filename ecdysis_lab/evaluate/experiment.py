@@ -16,7 +16,15 @@ from ecdysis_lab.store.billing import at_work, billed, consumption, rests_on, tr
 from ecdysis_lab.train import plan
 from ecdysis_lab.train.arms import arm_of
 from ecdysis_lab.train.rounds import of_rounds, training_block
-from ecdysis_lab.train.settings import Settings, check_models, check_parts, configure, fitted, smoke
+from ecdysis_lab.train.settings import (
+    Settings,
+    check_models,
+    check_parts,
+    configure,
+    editor_of,
+    fitted,
+    smoke,
+)
 
 
 class Experiment:
@@ -47,10 +55,12 @@ class Experiment:
         bench = load_benchmark(settings.benchmark)
         self.train_tasks = bench.tasks("train", settings.train_tasks, settings.seed)
         self.test_tasks = bench.tasks("test", settings.test_tasks, settings.seed)
-        self.settings, self.progress, self.notes = settings, progress, tuple(notes)
-        self.run = Run.open(
-            root, run_id or settings.run_id, settings.model_dump(), defaults=Settings().model_dump()
-        )
+        self.settings, self.progress = settings, progress
+        name = run_id or settings.run_id
+        editor = editor_of(settings, Run(Path(root) / "runs" / name).config)
+        self.notes = (*notes, *([f"editor: {editor}"] if settings.editor == "auto" else []))
+        config = settings.model_dump() | {"editor": editor}
+        self.run = Run.open(root, name, config, defaults=Settings().model_dump())
         self.store = Store(root)
         self.billing = billed(self.run)
         self.budget = open_budget(self.run, settings.limits)

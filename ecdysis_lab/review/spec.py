@@ -76,11 +76,6 @@ def schema() -> dict[str, Any]:
     return whole
 
 
-def printable(text: str) -> str:
-    """The text with what cannot be written as UTF-8 (half a surrogate pair) replaced by ``?``."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 def find_json(text: str) -> Iterator[dict[str, Any]]:
     """Complete JSON objects with ``changes`` in a model's answer, in order; an object inside a found one is skipped.
 

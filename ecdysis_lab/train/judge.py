@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -60,18 +60,24 @@ class Judge:
         self.arm_run, self.editor, self.gates = arm_run, editor, gates
 
     def edit_and_judge(
-        self, round: Round, current: Harness, spec: Spec, before: Sequence[Trajectory]
+        self,
+        round: Round,
+        current: Harness,
+        spec: Spec,
+        before: Sequence[Trajectory],
+        evidence: Mapping[str, str] | None = None,
     ) -> Outcome:
         """One edit; where a gate rejects the code, one more with that gate's reason.
 
         Parameters
         ----------
         round : which. current : harness in force. spec : what to change. before : the round's training trajectories.
+        evidence : what the editor may read, text by file name.
         """
-        first = self.edit(round, round.candidate_path(0), current, spec, before)
+        first = self.edit(round, round.candidate_path(0), current, spec, before, evidence=evidence)
         if not first.retry:
             return first
-        second = self.edit(round, round.candidate_path(1), current, spec, before, first.reason)
+        second = self.edit(round, round.candidate_path(1), current, spec, before, first.reason, evidence)
         calls, usage = first.calls + second.calls, first.usage + second.usage
         if second.judged:
             return replace(second, judged=first.judged + second.judged, calls=calls, usage=usage)
@@ -87,23 +93,32 @@ class Judge:
         spec: Spec,
         before: Sequence[Trajectory],
         feedback: str = "",
+        evidence: Mapping[str, str] | None = None,
     ) -> Outcome:
         """One candidate in the folder ``out``, judged by the arm's gates on the tasks of ``before``."""
         with self.arm_run.phase("edit"):
-            candidate = self.edited(round, current, spec, out, feedback)
+            candidate = self.edited(round, current, spec, out, feedback, evidence)
         if candidate.outcome != "edited":
             return unchanged(candidate)
         with self.arm_run.phase("gates"):
             return self.judge(round, current, candidate, before)
 
-    def edited(self, round: Round, current: Harness, spec: Spec, out: Path, feedback: str = "") -> Candidate:
+    def edited(
+        self,
+        round: Round,
+        current: Harness,
+        spec: Spec,
+        out: Path,
+        feedback: str = "",
+        evidence: Mapping[str, str] | None = None,
+    ) -> Candidate:
         """The editor's candidate, or the one that it gave before this run was stopped: asked twice, it may differ."""
         made, asked = round.made(out) or (None, "")
         if made and asked == feedback and made.parent == current.hash and _intact(made):
             return made
         if out.exists():  # left half-written by a kill
             shutil.rmtree(out)
-        candidate = self.editor.edit(current.path, spec, out, feedback)
+        candidate = self.editor.edit(current.path, spec, out, feedback, evidence)
         round.keep_made(replace(candidate, path=out), feedback)
         return candidate
 

@@ -6,7 +6,6 @@ through. A finished round is read back from its record, so a run that was killed
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,6 @@ from ecdysis_lab.harness import SHIPPED, load_harness
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.models import hand
 from ecdysis_lab.records import (
-    Change,
     Decision,
     Failure,
     Patterns,
@@ -29,8 +27,10 @@ from ecdysis_lab.records import (
     Usage,
 )
 from ecdysis_lab.review import editors
-from ecdysis_lab.review.context import Context, build_context, short
+from ecdysis_lab.review.context import Context, build_context
 from ecdysis_lab.review.debate import Reviewer
+from ecdysis_lab.review.evidence import short
+from ecdysis_lab.review.sections import proposals
 from ecdysis_lab.store import Round, Run, Store
 from ecdysis_lab.train.arm_run import ArmRun
 from ecdysis_lab.train.arms import arm_of
@@ -38,7 +38,7 @@ from ecdysis_lab.train.gates import gates_of, growth_notes
 from ecdysis_lab.train.judge import Judge, Outcome
 from ecdysis_lab.train.one_by_one import NO_FAILURES, OneByOne
 from ecdysis_lab.train.rounds import Trained, summed
-from ecdysis_lab.train.settings import Settings
+from ecdysis_lab.train.settings import Settings, editor_of
 from ecdysis_lab.train.showing import (
     AUXILIARY,
     NOTHING_LEFT,
@@ -49,8 +49,6 @@ from ecdysis_lab.train.showing import (
     opened,
     shown_before,
 )
-
-DIFF_CHARS = 800  # of a rejected edit that no spec describes
 
 
 @dataclass
@@ -82,7 +80,8 @@ class Trainer:
         self.settings = s = settings.of_arm(self.arm)
         self.arm_run = ArmRun(s, arm, run, store, **shared)
         base = s.params(s.review_model).api_base
-        self.editor = editors.for_run(s.editor, s.review_model, base, self.arm_run.budget)
+        name = editor_of(s, run.config)
+        self.editor = editors.for_run(name, s.review_model, base, self.arm_run.budget, s.context_tokens)
         self.judge = Judge(self.arm_run, self.editor, gates_of(self.arm))
 
     def train(self) -> Trained:
@@ -127,7 +126,7 @@ class Trainer:
         if review.spec is None:
             why = f"no spec: {review.reason}"
             return self._record(round, current, found, before, "no_spec", why, review)
-        outcome = self.judge.edit_and_judge(round, current, review.spec, before)
+        outcome = self.judge.edit_and_judge(round, current, review.spec, before, context.files)
         return self._record(round, current, found, before, outcome.decision, outcome.reason, review, outcome)
 
     def _alone(self, round: Round, current: Harness, before: Sequence[Trajectory]) -> RoundRecord:
@@ -167,14 +166,13 @@ class Trainer:
         )
 
     def _rejected(self, round: Round) -> list[str]:
-        """Proposals of earlier rounds that a gate rejected, so that the debate does not repeat them."""
-        lines = []
+        """What earlier rounds proposed and did not keep, so that the debate does not repeat it."""
+        tried = []
         for earlier in self._earlier(round):
             record, review = earlier.record, earlier.review
-            if record and review and review.spec and record.decision == "rejected":
-                asked = [_asked(change) for change in review.spec.changes] or [_flat_diff(earlier.diff)]
-                lines += [f"{what} → {record.gate}: {record.reason}" for what in asked]
-        return lines
+            if record and review and review.spec and record.decision != "accepted":
+                tried.append((record, review.spec, earlier.diff))
+        return proposals(tried)
 
     def _context(
         self, round: Round, found: _Evidence, before: Sequence[Trajectory], current: Harness
@@ -256,13 +254,3 @@ class Trainer:
             return ""
         shown = [*found.shown, Shown(frozenset(round.shown or ()), found.auxiliary)]
         return "" if left_to_show(found.failures, found.patterns, shown)[0] else NOTHING_LEFT
-
-
-def _asked(change: Change) -> str:
-    return f"{change.what} {json.dumps(change.guard, sort_keys=True) if change.guard else ''}"
-
-
-def _flat_diff(diff: str) -> str:
-    """An edit that no spec describes, by the lines that it changed."""
-    lines = [line for line in diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
-    return " ⏎ ".join(lines)[:DIFF_CHARS]

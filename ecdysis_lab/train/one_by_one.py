@@ -90,7 +90,8 @@ class Edits:
         Parameters
         ----------
         round : which. start : harness that it began with. whole : what became of all edits together, where they are
-            judged so. before : the round's training trajectories. seconds : wall clock by phase. notes : for the reader.
+            judged so. before : the round's training trajectories. seconds : wall clock by phase.
+        notes : for the reader.
         """
         words = [e.decision for e in self.done]
         handed = [w for w in words if w not in NOT_HANDED]
@@ -195,7 +196,9 @@ class OneByOne:
         if review.spec is None:
             return replace(start, decision="no_spec", reason=review.reason)
         before = [t for (task, _), t in latest.items() if task == failure.task_id]
-        made = self.judge.edit(round, round.edit_path(i), current, review.spec, before)
+        made = self.judge.edit(
+            round, round.edit_path(i), current, review.spec, before, evidence=context.files
+        )
         if made.accepted:
             force = s.keep(load_harness(made.candidate.path)).hash
             latest |= _by_pair(made.trials)

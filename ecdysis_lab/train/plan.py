@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from ecdysis_lab.records import Usage
-from ecdysis_lab.review.editors import price_of
+from ecdysis_lab.review.editors import chosen, price_of
 from ecdysis_lab.store import Store
 from ecdysis_lab.train.arms import ARMS, Arm
 from ecdysis_lab.train.gates import sign_test_p
@@ -135,7 +135,7 @@ def _row(settings: Settings, arm: Arm, known: Mapping[str, Trials], *, start: bo
     training = _training_trials(settings, arm, edits) + every * start
     asked = [(own, training), *((known[model], test) for model in settings.models)]
     review, prompt = edits * _turns(settings, arm), _prompt_tokens(settings, arm)
-    calls = review + (edits if settings.editor != "rules" else 0)
+    calls = review + (0 if _ruled(settings) else edits)
     return {
         "training_trials": training,
         "test_trials": test * len(settings.models),
@@ -157,10 +157,15 @@ def _edits(settings: Settings, arm: Arm, failures: int) -> int:
 
 def _turns(settings: Settings, arm: Arm) -> int:
     """Review calls before one edit."""
-    rules, debate = settings.editor == "rules", settings.debate if arm.debate is None else arm.debate
+    rules, debate = _ruled(settings), settings.debate if arm.debate is None else arm.debate
     if arm.edits == "failure":
         return int(rules)
     return ROLES * debate + 1 if debate else 2 * rules
+
+
+def _ruled(settings: Settings) -> bool:
+    """Whether the editor is the one without a model, which needs the guards of a review."""
+    return chosen(settings.editor, settings.review_model, settings.api_base or None) == "rules"
 
 
 def _training_trials(settings: Settings, arm: Arm, edits: int) -> int:

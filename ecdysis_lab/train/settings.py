@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -92,7 +93,7 @@ class Settings(BaseModel):
     confirm: Whole | None = Field(
         None,
         ge=0,
-        description="repeats on fresh seeds in which an edit has to rise again; None: 1, or 0 with sim models",
+        description="repeats on fresh seeds that an edit has to pass; None: 1, or 0 with sim models",
     )
     noise_floor: Whole = Field(
         0,
@@ -108,11 +109,13 @@ class Settings(BaseModel):
         "sim/reviewer", description="LiteLLM name for the review roles; hand: answers in files"
     )
     editor: str = Field(
-        "rules",
-        description="rules, litellm or opencode (both ask the review model), or hand: answers in files",
+        "auto",
+        description="auto (rules for a simulated review model, else a model), rules, litellm, opencode or hand",
     )
     embedder: str = Field("auto", description="auto, minilm, tfidf or a sentence-transformers name")
-    context_tokens: Whole = Field(60_000, ge=2000, description="token budget of what the review roles read")
+    context_tokens: Whole = Field(
+        80_000, ge=2000, description="token budget of what the review roles read, and of an editor's prompt"
+    )
     api_base: str = Field(
         "", description="URL of an OpenAI-compatible server for models that are not simulated"
     )
@@ -378,6 +381,19 @@ def check_parts(settings: Settings) -> None:
 
     editors.for_run(settings.editor, settings.review_model, settings.api_base or None)
     settings.harness(settings.start)
+
+
+def editor_of(settings: Settings, recorded: Mapping[str, Any] | None) -> str:
+    """The name of a run's editor: ``auto`` is what the run was started with, or else what it stands for here.
+
+    Parameters
+    ----------
+    settings : of the run. recorded : the run's config, None before it is written.
+    """
+    from ecdysis_lab.review import editors
+
+    name = (recorded or {}).get("editor", "auto") if settings.editor == "auto" else settings.editor
+    return editors.chosen(name, settings.review_model, settings.params(settings.review_model).api_base)
 
 
 def fitted(settings: Settings) -> tuple[Settings, tuple[str, ...]]:

@@ -20,9 +20,11 @@ from ecdysis_lab.harness import load_harness
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.models import ModelParams, PermanentError, providers
 from ecdysis_lab.records import Failure, LabError, Message, Pattern, Patterns, Pick, Subset, Trajectory, Trial
-from ecdysis_lab.review.context import Context, acts_of, build_context, excerpt, short, tokens
+from ecdysis_lab.review.context import Context, build_context
 from ecdysis_lab.review.debate import REPAIR, REPAIR_CHARS, TURN_CHARS, Reviewer, prompt, prompts_hash
 from ecdysis_lab.review.editors.staging import render_spec
+from ecdysis_lab.review.evidence import exhibit, short, tokens
+from ecdysis_lab.review.sections import acts_of
 from ecdysis_lab.review.spec import parse_spec
 from ecdysis_lab.train.settings import configure
 
@@ -495,9 +497,10 @@ def test_three_hundred_failures_fit_a_small_model_and_the_cut_is_said(many: Any)
     assert token_counter(model="gpt-4o", text=context.text) <= 32_000
     shown = re.findall(r"^## trial ([0-9a-f]{8}) \| (\w+) \|", context.text, re.M)
     assert 20 < len(shown) < 300
-    sentence = f"{300 - len(shown)} of 300 excerpts, for lack of room"
-    assert context.left_out == (sentence,)
-    assert f"# Evidence\n(left out: {sentence})\n## trial" in context.text
+    cut, sentence = context.left_out
+    assert cut.startswith("all but an excerpt of ")
+    assert sentence == f"{300 - len(shown)} of 300 trials, for lack of room"
+    assert f"# Evidence\n(left out: {cut})\n(left out: {sentence})\n## trial" in context.text
     assert [p for _, p in shown] == sorted((p for _, p in shown), key=["P0", "P2", "P1", "noise"].index)
     assert shown[0][1] == "P0"
     assert set(context.references) == {key for key, _ in shown}, "only what was shown can be cited"
@@ -514,10 +517,14 @@ def test_nothing_is_cut_where_all_fits(many: Any) -> None:
 def test_the_table_lists_recurring_patterns_first(many: Any) -> None:
     failures, patterns = many
     table = context_of(failures, patterns).text.partition("# Patterns (300 failures)\n")[2].splitlines()[:4]
-    assert table[0] == "- P0 recurring: 100 failures over 20 tasks; pattern-0; e.g. a quote"
+    counts = "100 failures over 20 tasks (100 picked / 100 in all)"
+    assert table[0] == f"- P0 recurring: {counts}; pattern-0; e.g. a quote"
     assert table[1].startswith("- P2 recurring: 80 failures")
-    assert table[2] == "- P1 auxiliary: 20 failures over 1 tasks; pattern-1; e.g. a quote"
-    assert table[3] == "- noise: 100 failures without a pattern"
+    assert (
+        table[2]
+        == "- P1 auxiliary: 20 failures over 1 tasks (20 picked / 20 in all); pattern-1; e.g. a quote"
+    )
+    assert table[3] == "- noise: 100 failures without a pattern (100 picked / 100 in all)"
     assert context_of(failures, patterns).recurring == {0, 2}
 
 
@@ -549,7 +556,7 @@ def test_what_cannot_fit_leaves_no_evidence_and_says_so(many: Any) -> None:
     failures, patterns = many
     context = context_of(failures, patterns, 500, harness=load_harness("airline"))
     assert context.references == {}
-    assert context.left_out[0] == "300 of 300 excerpts, for lack of room"
+    assert context.left_out[0] == "300 of 300 trials, for lack of room"
 
 
 def test_acts_are_those_the_environment_took() -> None:
@@ -562,7 +569,7 @@ def test_acts_are_those_the_environment_took() -> None:
 
 def test_a_long_trial_is_cut_around_what_went_wrong() -> None:
     whole = failure(1, "t", turns=60)
-    lines = excerpt(replace(whole, first_bad=80), 3, "T1").splitlines()
+    lines = exhibit(replace(whole, first_bad=80), 3, "T1").excerpt.splitlines()
     assert lines[0].startswith(
         f"## trial {short(whole.key)} | P3 | task T1 | ended user_stop | failed checks: db"
     )
@@ -609,7 +616,9 @@ def test_an_order_inside_a_trajectory_opens_no_section(attacked: Any) -> None:
     assert len(re.findall(r"^## trial ", context.text, re.M)) == 4
     assert "ffffffff" not in context.references
     evidence = context.text.partition("# Evidence")[2].partition("\n# Proposals")[0]
-    assert all(line.startswith(("##", "first wrong", "[")) for line in evidence.splitlines()[1:] if line)
+    assert all(
+        line.startswith(("##", "first wrong", "[", "    ")) for line in evidence.splitlines()[1:] if line
+    )
 
 
 def test_a_tool_called_by_a_name_of_several_lines_opens_no_section() -> None:

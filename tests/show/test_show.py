@@ -39,7 +39,9 @@ class Breaking:
     name = "breaking"
     root: ClassVar[Path]
 
-    def edit(self, folder: Path, spec: Spec, out: Path, feedback: str = "") -> Candidate:
+    def edit(
+        self, folder: Path, spec: Spec, out: Path, feedback: str = "", evidence: Any = None
+    ) -> Candidate:
         parent = load_harness(folder)
         copy_harness(parent, out)
         if "actions.py" not in parent.files:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -288,7 +289,9 @@ class Scripted:
     sources: ClassVar[list[str]] = [""]
     feedback: ClassVar[list[str]] = []
 
-    def edit(self, folder: Path, spec: Spec, out: Path, feedback: str = "") -> Candidate:
+    def edit(
+        self, folder: Path, spec: Spec, out: Path, feedback: str = "", evidence: Any = None
+    ) -> Candidate:
         parent = load_harness(folder)
         copy_harness(parent, out)
         source = Scripted.sources[min(len(Scripted.feedback), len(Scripted.sources) - 1)]
@@ -389,7 +392,7 @@ def test_a_gates_reason_survives_an_editor_that_has_no_other_answer(scripted: Sc
     assert first.reason.endswith("asked again, the editor changed nothing (no_change)")
     assert second.round == 2
     text = lab.run.round("ecdysis", 2).context
-    assert "→ legal: refused an act of passing trial" in text
+    assert "- round 1, rejected by gate legal: refused an act of passing trial" in text
 
 
 @pytest.mark.parametrize(
@@ -422,7 +425,10 @@ def test_rejected_proposals_are_told_to_the_next_round(scripted: Script) -> None
     assert trained.rounds[0].decision == "rejected"
     text = lab.run.round("ecdysis", 2).context
     told = text.partition("# Proposals rejected in earlier rounds\n")[2].partition("\n#")[0]
-    assert "→ improvement: training score stays from" in told
+    assert told.startswith("- round 1, rejected by gate improvement: training score stays from ")
+    assert re.search(r"\(training score (\S+) → \1; 0 trials gained, 0 lost\)\n", told)
+    assert '  - gate improvement rejected: {"after": ' in told
+    assert re.search(r"^  - \w+\.py: .* \{\"", told, re.M), "each change with its guard"
 
 
 def test_nothing_fails_ends_the_training(tmp_path: Path) -> None:

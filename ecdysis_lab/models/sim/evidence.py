@@ -127,7 +127,8 @@ def parse(text: str) -> Evidence:
 
 
 def _excerpts(text: str) -> Iterator[Excerpt]:
-    for block in re.split(r"^## trial ", text, flags=re.M)[1:]:
+    folded = re.sub(r"\n {4}", " ", text)  # further lines of an entry are indented
+    for block in re.split(r"^## trial ", folded, flags=re.M)[1:]:
         head, *lines = block.strip().splitlines()
         trial, pattern, task, _, checks = (part.strip() for part in head.split("|"))
         named = checks.removeprefix("failed checks:").strip()

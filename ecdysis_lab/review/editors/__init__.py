@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 from typing import Any
 
 from ecdysis_lab.models import HAND
@@ -41,18 +42,45 @@ def load(name: str, **options: Any) -> Editor:
     return made
 
 
-def for_run(name: str, model: str, api_base: str | None = None, budget: Any = None) -> Editor:
+def chosen(name: str, model: str, api_base: str | None = None) -> str:
+    """What ``auto`` stands for on this machine; any other name is itself.
+
+    ``rules`` where the review model is simulated, ``hand`` where a person plays it; else ``opencode`` where it is
+    installed and there is a server that it can talk to; else ``litellm``.
+
+    Parameters
+    ----------
+    name : of an editor, or ``auto``. model, api_base : LiteLLM name of the review model and its server.
+    """
+    if name != "auto":
+        return name
+    if model.startswith("sim/"):
+        return "rules"
+    if model == "hand":
+        return "hand"
+    served = model.startswith("openai/") and api_base
+    return "opencode" if served and shutil.which("opencode") else "litellm"
+
+
+def for_run(
+    name: str,
+    model: str,
+    api_base: str | None = None,
+    budget: Any = None,
+    prompt_tokens: int = 80_000,
+) -> Editor:
     """An editor for a training run; editors with a model use the run's review model.
 
     Parameters
     ----------
-    name : as for :func:`load`. model, api_base : LiteLLM name of the review model and its server.
-    budget : shared budget of the run.
+    name : as for :func:`chosen`. model, api_base : LiteLLM name of the review model and its server.
+    budget : shared budget of the run. prompt_tokens : of one prompt at most.
 
     Raises
     ------
     LabError: unknown name, or an editor that needs a model with a simulated one, or with answers by hand.
     """
+    name = chosen(name, model, api_base)
     key = SERVER_KEY if model.startswith("openai/") and os.environ.get(SERVER_KEY) else None
     price = price_of(model) if name == "opencode" else None
     options: dict[str, dict[str, Any]] = {
@@ -63,7 +91,12 @@ def for_run(name: str, model: str, api_base: str | None = None, budget: Any = No
             "budget": budget,
             "usd_per_token": price,
         },
-        "litellm": {"model": model, "api_base": api_base, "budget": budget},
+        "litellm": {
+            "model": model,
+            "api_base": api_base,
+            "budget": budget,
+            "prompt_tokens": prompt_tokens,
+        },
     }
     if name in options and (model.startswith("sim/") or model == HAND):
         other = HAND if model == HAND else "rules"
