@@ -110,7 +110,7 @@ class Settings(BaseModel):
     )
     editor: str = Field(
         "auto",
-        description="auto (rules for a simulated review model, else a model), rules, litellm, opencode or hand",
+        description="auto (rules with a simulated review, else a model), rules, litellm, opencode or hand",
     )
     embedder: str = Field("auto", description="auto, minilm, tfidf or a sentence-transformers name")
     context_tokens: Whole = Field(
