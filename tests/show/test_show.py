@@ -172,7 +172,7 @@ def test_the_list_of_runs(shown: Lab, tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_edits_one_by_one_are_shown_each(shown: Lab, tmp_path: Path) -> None:
-    lab = Lab(tmp_path, shown, rounds=1, arm="self-evolution", editor="rules")
+    lab = Lab(tmp_path, shown, rounds=1, arm="self-evolution-verified", editor="rules")
     lab.train()
     (found,) = rounds.told(lab.run)["rounds"]
     assert found["gate"] == "" and found["told"].startswith("ACCEPTED: each failure alone: ")

@@ -57,12 +57,14 @@ def plain(record: RoundRecord) -> dict[str, Any]:
 
 
 def test_a_candidate_is_accepted_only_with_a_strict_rise(done: Any) -> None:
-    _, trained = done
+    lab, trained = done
     assert trained.rounds
     assert any(r.score_after is not None for r in trained.rounds), "some round reaches the rerun"
     for record in trained.rounds:
         rises = record.score_after is not None and record.score_after > record.score_before
-        assert (record.decision == "accepted") == (rises and record.gate == "improvement")
+        single = lab.run.round("ecdysis", record.round).subset.origin == "auxiliary"
+        passed = record.gate == ("confirm" if single else "improvement")
+        assert (record.decision == "accepted") == (rises and passed)
         assert (record.harness == record.candidate) == (record.decision == "accepted")
         if record.score_after is not None:
             assert record.score_after - record.score_before == len(record.gained) - len(record.lost)
@@ -590,13 +592,14 @@ def test_a_round_that_loses_too_much_is_rolled_back_with_all_its_edits(done: Any
     refuse = "from ecdysis_lab.hooks import Refuse\n\n\ndef check(call, view):\n    return Refuse('no', 'none', 'stop')\n"
     Scripted.sources, Scripted.feedback = [refuse, *([""] * 40)], []
     lab = Lab(tmp_path, done[0], rounds=3, arm="self-evolution", editor=f"{__name__}:Scripted")
-    first, second = lab.train().rounds
+    first, second, third = lab.train().rounds
     empty = load_harness("empty").hash
     assert (first.decision, first.gate, first.harness) == ("rejected", "rollback", empty)
     assert first.score_after == 0 and "pass@k falls from 50.0 to 0.0 points" in first.reason
     # In the second round only the first failure meets the harness that it met before: it is not handed over again.
     assert [e.decision for e in edits_of(lab, 2)] == ["repeated", *["no_change"] * (second.failures - 1)]
     assert second.editor_calls == second.failures - 1 and second.ended == ""
+    assert (third.editor_calls, third.ended) == (0, ALL_HANDED_OVER)
 
 
 def test_nothing_is_handed_over_twice_with_the_same_harness(done: Any, tmp_path: Path) -> None:
