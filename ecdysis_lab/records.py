@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -35,8 +35,10 @@ def tool_key(call: Call) -> str:
     return f"{call.name} {json.dumps(call.arguments, sort_keys=True, default=str)}"
 
 
-Decision = Literal["accepted", "rejected", "no_spec", "no_change", "no_failures", "failed", "mended"]
-"""How a round, or an edit within it, ended; only an edit is ``mended``."""
+Decision = Literal[
+    "accepted", "rejected", "no_spec", "no_change", "no_failures", "failed", "mended", "repeated"
+]
+"""How a round, or an edit within it, ended; only an edit is ``mended`` or ``repeated``."""
 
 
 @dataclass(frozen=True)
@@ -509,9 +511,11 @@ class Edit:
     Parameters
     ----------
     failure, task : trial key and task id. parent, harness : hashes in force before and after.
-    decision : of the edit; ``mended`` where an earlier edit had done it. gate : the one that decided, if one did.
+    decision : of the edit; ``mended`` where an earlier edit had done it, ``repeated`` where the failure was handed over
+        before with the same harness, and so was not again. gate : the one that decided, if one did.
     reason : its sentence. candidate : hash, empty where nothing was edited. gates : that ran on it, in order.
     gained : (task#seed) that an accepted edit won. editor_calls : of the editor. usage : of review and editor.
+    changes : what was asked for; empty where the editor read the failure and no spec.
     """
 
     failure: str
@@ -526,6 +530,7 @@ class Edit:
     gained: tuple[str, ...] = ()
     editor_calls: int = 0
     usage: Usage = field(default_factory=Usage)
+    changes: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -541,6 +546,7 @@ class RoundRecord:
     harness : hash in force after the round. candidate : hash of the last candidate, or an empty string.
     seconds : wall clock by phase. usage : consumption of review and editor. notes : what was left out.
     parent : hash in force before the round. candidates : all that were judged, with every gate that ran.
+    ended : why the training ended with this round; empty where it went on, or ran out of rounds.
     """
 
     round: int
@@ -563,6 +569,7 @@ class RoundRecord:
     notes: tuple[str, ...] = ()
     parent: str = ""
     candidates: tuple[Judged, ...] = ()
+    ended: str = ""
 
 
 class OneSentence(Exception):
@@ -678,8 +685,22 @@ class Editor(Protocol):
 
     name: str
 
-    def edit(self, harness: Path, spec: Spec, out: Path, feedback: str = "") -> Candidate:
-        """Edit a copy of ``harness`` into ``out`` once."""
+    def edit(
+        self,
+        harness: Path,
+        spec: Spec,
+        out: Path,
+        feedback: str = "",
+        evidence: Mapping[str, str] | None = None,
+    ) -> Candidate:
+        """Edit a copy of ``harness`` into ``out`` once.
+
+        Parameters
+        ----------
+        harness : folder of the current harness. spec : what to change. out : folder to create.
+        feedback : a gate's reason against an earlier candidate.
+        evidence : what the spec rests on, text by file name (``EVIDENCE.md``, ``POLICY.md``, ``TOOLS.md``).
+        """
         ...
 
 

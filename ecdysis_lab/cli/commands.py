@@ -207,6 +207,24 @@ def _doctor(arguments: argparse.Namespace) -> int:
     return doctor.report()
 
 
+def _plan_options(parser: argparse.ArgumentParser) -> None:
+    settings_options(parser)
+    _shared(parser, "print JSON")
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from ecdysis_lab.cli import notebooks
+    from ecdysis_lab.store import Store
+    from ecdysis_lab.train import plan
+    from ecdysis_lab.train.settings import configure, fitted
+
+    settings, notes = fitted(configure(**settings_given(arguments)))
+    settings.harness(settings.start)
+    found = plan.plan(settings, Store(arguments.data or notebooks.PROJECT / "data"))
+    print(json.dumps(found) if arguments.json else "\n".join([*notes, *plan.lines(found)]))
+    return 0
+
+
 def _ratio_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_id", metavar="RUN", help="run id or run folder")
     parser.add_argument("--arm", default=None, help="one arm only")
@@ -271,6 +289,7 @@ COMMANDS: tuple[Command, ...] = (
         "what each round of a run saw, proposed and decided; without RUN, all runs",
         _show_options,
     ),
+    ("plan", _plan, "what demo with these settings can show and will take, before any call", _plan_options),
     ("ratio", _ratio, "accommodation ratio t: which edits serve one model only", _ratio_options),
     ("doctor", _doctor, "say what is installed, which keys are set (names only), what is missing", None),
 )

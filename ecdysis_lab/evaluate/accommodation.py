@@ -1,7 +1,8 @@
 """The accommodation ratio t: which changes of a run serve one model's quirk rather than a defect of the harness.
 
-A change is model-specific when its pattern is auxiliary, when the failures it cites recur on no other model at hand,
-or when its trigger fires on the traces of one model only. :func:`decide` is pure; ``accommodation_run`` gathers the
+A change is model-specific when the failures it cites recur on no other model at hand, or when its trigger fires on the
+traces of one model only. What is seen on one task only is undecided, unless the trigger fires on another model too:
+one task is too little to say whose fault it is. :func:`decide` is pure; ``accommodation_run`` gathers the
 facts from a run folder and the trial store. Planted causes of simulated models are never read here.
 """
 
@@ -90,19 +91,22 @@ def decide(facts: Facts) -> tuple[bool | None, tuple[str, ...]]:
 
     Returns
     -------
-    (True, False, or None where the pattern recurs and nothing at hand can be compared with it; reasons in words).
+    (True, False, or None where its evidence is of one task, or nothing at hand can be compared with it; reasons in
+    words).
     A trigger that fires on another model's failures counts as recurrence there: it is the same act. A trigger that
     stays silent elsewhere decides only where that is no accident of few traces (``TELLING``).
     """
-    if not facts.pattern:
-        return True, ("auxiliary: its evidence belongs to no pattern",)
-    if facts.tasks < 2:
-        return True, (f"auxiliary: {facts.pattern} is seen on one task only",)
     seen, fired = _split(facts.seen, facts.model), _split(facts.fired or {}, facts.model)
-    reasons = [f"{facts.pattern} recurs over {facts.tasks} tasks on {facts.model}", _seen_reason(*seen)]
-    reasons.append(_fired_reason(facts, *fired))
+    single = facts.tasks < 2
+    reasons = [
+        _pattern_reason(facts),
+        *([] if single else [_seen_reason(*seen)]),
+        _fired_reason(facts, *fired),
+    ]
     if _hits(fired[1]):
         return False, tuple(reasons)
+    if single:
+        return None, tuple(reasons)
     silent = chance(*fired) <= TELLING
     if not silent and (not seen[0][0] or not any(total for _, total in seen[1].values())):
         return None, tuple(reasons)
@@ -134,6 +138,14 @@ def _split(counted: Counted, model: str) -> tuple[tuple[int, int], dict[str, tup
 
 def _hits(counted: Counted) -> list[str]:
     return sorted(m for m, (n, _) in counted.items() if n)
+
+
+def _pattern_reason(facts: Facts) -> str:
+    if not facts.pattern:
+        return "auxiliary: its evidence belongs to no pattern"
+    if facts.tasks < 2:
+        return f"auxiliary: {facts.pattern} is seen on one task only"
+    return f"{facts.pattern} recurs over {facts.tasks} tasks on {facts.model}"
 
 
 def _seen_reason(own: tuple[int, int], others: Counted) -> str:

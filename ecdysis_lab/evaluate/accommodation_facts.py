@@ -42,12 +42,13 @@ NO_PATTERNS = Patterns((), {}, {}, "", "", 0.0, None)
 
 @dataclass
 class Evidence:
-    """One recorded round, ready to be judged.
+    """One recorded round, or one edit of it where each failure goes alone, ready to be judged.
 
     Parameters
     ----------
     arm, n : which. decision : of its record. changes : of its spec. failures, patterns : its evidence, the failures
         with their trajectories. parent, candidate : harnesses, or None where not kept. model : that it trained on.
+    first : number of its first change in the round.
     """
 
     arm: str
@@ -59,6 +60,7 @@ class Evidence:
     parent: Harness | None = None
     candidate: Harness | None = None
     model: str = ""
+    first: int = 1
     acts: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False)
 
 
@@ -89,16 +91,86 @@ def judgements_of(
     made: list[Judgement] = []
     at_hand: dict[str, tuple[dict[str, list[Failure]], frozenset[str]]] = {}
     for round in run.rounds(arm):
-        found = evidence_of(round, store)
-        if not found.changes:
-            continue
-        bench = found.failures[0].trajectory.trial.benchmark
-        key = f"{bench} {found.model}"
-        if key not in at_hand:
-            at_hand[key] = others_of(store, bench, found.model), tasks_of(store, bench, found.model)
-        others, ran = at_hand[key]
-        made += judge_round(found, others, ran=ran, embedder=embedder, replays=replays, seed=seed)
+        for found in evidences_of(round, store, embedder, seed):
+            if not found.changes:
+                continue
+            bench = found.failures[0].trajectory.trial.benchmark
+            key = f"{bench} {found.model}"
+            if key not in at_hand:
+                at_hand[key] = others_of(store, bench, found.model), tasks_of(store, bench, found.model)
+            others, ran = at_hand[key]
+            made += judge_round(found, others, ran=ran, embedder=embedder, replays=replays, seed=seed)
     return made
+
+
+def evidences_of(
+    round: Round, store: Store, embedder: Embedder | None = None, seed: int = 0
+) -> list[Evidence]:
+    """A round as one piece of evidence, or one for each edit where every failure goes to the editor alone.
+
+    Parameters
+    ----------
+    round, store : as for :func:`evidence_of`. embedder, seed : of the patterns, which an arm without them never had.
+    """
+    edits = round.edits
+    if not edits:
+        return [evidence_of(round, store)]
+    from ecdysis_lab.failures.patterns import find_patterns
+
+    whole = _stored(round, store, [e.failure for e in edits])
+    bench = load_benchmark(whole[edits[0].failure].trial.benchmark)
+    threshold = (round.run.config or {}).get("threshold", 1.0)
+    failures = find_failures(list(whole.values()), threshold, benchmark=bench)
+    patterns = find_patterns(failures, embedder, seed=seed, stability=False)
+    record, first, made = round.record, 1, []
+    fell = record is not None and record.decision == "rejected" and record.gate == "rollback"
+    for i, edit in enumerate(edits, 1):
+        parent, candidate = _kept(round.run.harness_path(edit.parent)), _kept(round.edit_path(i))
+        changes = edit.changes or _changed_files(parent, candidate, [edit.failure])
+        decision = "rejected" if fell and edit.decision == "accepted" else edit.decision
+        model = whole[edit.failure].trial.model
+        made.append(
+            Evidence(
+                round.arm, round.n, decision, changes, failures, patterns, parent, candidate, model, first
+            )
+        )
+        first += len(changes)
+    return made
+
+
+def _stored(round: Round, store: Store, keys: Sequence[str]) -> dict[str, Trajectory]:
+    """Trajectories by key.
+
+    Raises
+    ------
+    LabError: the store lacks one.
+    """
+    found = {t.key: t for t in store.trajectories(list(dict.fromkeys(keys)))}
+    missing = [key for key in keys if key not in found]
+    if missing:
+        raise LabError(
+            f"run {round.run.run_id}: {len(missing)} failures of round {round.n} of arm {round.arm} are not in the "
+            f"store {store.path} (e.g. {missing[0]}); keep a run beside its trials.sqlite"
+        )
+    return found
+
+
+def _kept(folder: Path | None) -> Harness | None:
+    return load_harness(folder) if folder is not None and folder.is_dir() else None
+
+
+def _changed_files(
+    parent: Harness | None, candidate: Harness | None, keys: Sequence[str]
+) -> tuple[Change, ...]:
+    """A change for each file of an edit without a spec; its evidence are the failures that the editor read."""
+    if parent is None or candidate is None:
+        return ()
+    why, evidence = "the editor read the failures itself", tuple(f"{short(key)}#0" for key in keys)
+    return tuple(
+        Change(layer, file, f"the edit of {file}", why, evidence)
+        for layer, file in LAYER_FILES.items()
+        if parent.files.get(file) != candidate.files.get(file)
+    )
 
 
 def evidence_of(round: Round, store: Store) -> Evidence:
@@ -109,27 +181,22 @@ def evidence_of(round: Round, store: Store) -> Evidence:
     LabError: the round proposed changes but has no evidence, or the store lacks its failures.
     """
     record, review = round.record, round.review
-    changes = review.spec.changes if record and review and review.spec else ()
-    found = Evidence(round.arm, round.n, record.decision if record else "", changes)
-    if not changes:
+    spec = review.spec if record and review else None
+    found = Evidence(round.arm, round.n, record.decision if record else "", ())
+    if spec is None:
         return found
     failures, patterns, _ = round.evidence()
-    stored = {t.key: t for t in store.trajectories([f.key for f in failures])}
-    missing = [f.key for f in failures if f.key not in stored]
-    if missing:
-        raise LabError(
-            f"run {round.run.run_id}: {len(missing)} failures of round {round.n} of arm {round.arm} are not in the "
-            f"store {store.path} (e.g. {missing[0]}); keep a run beside its trials.sqlite"
-        )
+    stored = _stored(round, store, [f.key for f in failures])
     whole = [replace(f, trajectory=stored[f.key]) for f in failures]
     trial = whole[0].trajectory.trial
-    parent, last = round.run.harness_path(trial.harness), round.last_candidate()
+    parent, candidate = _kept(round.run.harness_path(trial.harness)), _kept(round.last_candidate())
     return replace(
         found,
+        changes=spec.changes or _changed_files(parent, candidate, round.shown or ()),
         failures=whole,
         patterns=patterns,
-        parent=load_harness(parent) if parent.is_dir() else None,
-        candidate=load_harness(last) if last else None,
+        parent=parent,
+        candidate=candidate,
         model=trial.model,
     )
 
@@ -180,7 +247,7 @@ def judge_round(
     joint = joint_patterns(found.failures, others, embedder, seed) if any(others.values()) else found.patterns
     keys = {short(f.key): f.key for f in found.failures}
     made = []
-    for i, change in enumerate(found.changes, 1):
+    for i, change in enumerate(found.changes, found.first):
         cited = [keys[ref] for e in change.evidence if (ref := e.partition("#")[0]) in keys]
         name, pattern = _pattern(cited, found.patterns)
         members, tasks = (pattern.members, pattern.tasks) if pattern else ((), ())

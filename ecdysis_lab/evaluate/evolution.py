@@ -15,6 +15,7 @@ from ecdysis_lab.evaluate.results import rounds_frame
 from ecdysis_lab.records import Failure, LabError, Patterns, Progress, RoundRecord, Subset
 from ecdysis_lab.store import Run, Store
 from ecdysis_lab.store.billing import at_work
+from ecdysis_lab.train import plan
 from ecdysis_lab.train.arms import arm_of
 from ecdysis_lab.train.settings import check_models, configure, fitted
 
@@ -127,4 +128,5 @@ def prepare_training(
         return Evolution(arm, run, Store(run.root), None, "sim/" in json.dumps(run.config))
     check_models(config)
     experiment = Experiment(config, data, run_id, progress, notes)
+    experiment.notes += tuple(plan.lines(plan.plan(config, experiment.store)))
     return Evolution(arm, experiment.run, experiment.store, experiment, config.simulated)

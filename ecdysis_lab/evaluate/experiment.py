@@ -10,12 +10,21 @@ from typing import Any
 
 from ecdysis_lab.evaluate.summaries import arms_block
 from ecdysis_lab.evaluate.testing import Tested, keep_scores, trials_by_model
-from ecdysis_lab.models import open_budget
+from ecdysis_lab.models import Waiting, open_budget
 from ecdysis_lab.records import Progress, Trajectory
 from ecdysis_lab.store.billing import at_work, billed, consumption, rests_on, trials_of
+from ecdysis_lab.train import plan
 from ecdysis_lab.train.arms import arm_of
 from ecdysis_lab.train.rounds import of_rounds, training_block
-from ecdysis_lab.train.settings import Settings, check_models, check_parts, configure, fitted, smoke
+from ecdysis_lab.train.settings import (
+    Settings,
+    check_models,
+    check_parts,
+    configure,
+    editor_of,
+    fitted,
+    smoke,
+)
 
 
 class Experiment:
@@ -46,10 +55,12 @@ class Experiment:
         bench = load_benchmark(settings.benchmark)
         self.train_tasks = bench.tasks("train", settings.train_tasks, settings.seed)
         self.test_tasks = bench.tasks("test", settings.test_tasks, settings.seed)
-        self.settings, self.progress, self.notes = settings, progress, tuple(notes)
-        self.run = Run.open(
-            root, run_id or settings.run_id, settings.model_dump(), defaults=Settings().model_dump()
-        )
+        self.settings, self.progress = settings, progress
+        name = run_id or settings.run_id
+        editor = editor_of(settings, Run(Path(root) / "runs" / name).config)
+        self.notes = (*notes, *([f"editor: {editor}"] if settings.editor == "auto" else []))
+        config = settings.model_dump() | {"editor": editor}
+        self.run = Run.open(root, name, config, defaults=Settings().model_dump())
         self.store = Store(root)
         self.billing = billed(self.run)
         self.budget = open_budget(self.run, settings.limits)
@@ -61,12 +72,13 @@ class Experiment:
         ------
         LabError: another process works on this run, or training trials cannot be scored.
         ecdysis_lab.models.calls.BudgetExceeded: a limit is reached; the same run goes on with a higher one.
+        ecdysis_lab.models.hand.Waiting: answers by hand are awaited, of as many arms as there are at a time.
         """
         began, summary = time.perf_counter(), None
         with at_work(self.run):
             try:
                 floor = self._noise_floor()
-                trained = {arm: self.train(arm) for arm in self.settings.arms}
+                trained = self._trained()
                 self._pair_models()
                 tested = {arm: self._test(arm, frozen) for arm, (frozen, _) in trained.items()}
                 summary = self._summary(trained, tested)
@@ -96,7 +108,7 @@ class Experiment:
 
         arm_run = ArmRun(self.settings, "noise-floor", self.run, self.store, **self._shared)
         start = arm_run.keep(self.settings.harness(self.settings.start))
-        first = self.settings.rounds * self.settings.confirm  # the seeds before belong to the rounds
+        first = self.settings.rounds * self.settings.repeats_room  # the seeds before belong to the rounds
         repeats = [
             arm_run.rollout(start, f"repeat {i + 1}", seeds=self.settings.fresh_seeds(first + i))
             for i in range(self.settings.noise_floor)
@@ -107,6 +119,19 @@ class Experiment:
             return {"left_out": sorted(spoiled), "reason": "the user failed at least once on every task"}
         kept = [[t for t in run if t.trial.task_id not in spoiled] for run in repeats]
         return {**asdict(noise_floor(kept)), "left_out": sorted(spoiled)}
+
+    def _trained(self) -> dict[str, Any]:
+        """Every arm as :meth:`train` gives it; where one waits for answers by hand, the others go on before it ends."""
+        trained: dict[str, Any] = {}
+        waiting: list[Path] = []
+        for arm in self.settings.arms:
+            try:
+                trained[arm] = self.train(arm)
+            except Waiting as why:
+                waiting += why.answers
+        if waiting:
+            raise Waiting(waiting)
+        return trained
 
     def train(self, arm: str) -> tuple[Any, list[Any]]:
         """Train one arm, or read it back: (frozen harness, round records)."""
@@ -201,7 +226,9 @@ def prepare_experiment(
         sizes = f"{settings.train_tasks} training and {settings.test_tasks} test tasks"
         notes = (*notes, f"smoke: at most {sizes}, {settings.trials} trial, {settings.rounds} round")
     check_models(settings)
-    return Experiment(settings, data, run_id, progress, notes)
+    experiment = Experiment(settings, data, run_id, progress, notes)
+    experiment.notes += tuple(plan.lines(plan.plan(settings, experiment.store)))
+    return experiment
 
 
 Printer = Callable[[str], None]

@@ -7,15 +7,21 @@ from ecdysis_lab.failures.transcript import shorten
 from ecdysis_lab.records import Patterns
 
 
-def reason_of(coverage: Coverage, patterns: Patterns, i: int) -> str:
-    """What a pick adds, as the end of a sentence."""
+def reason_of(coverage: Coverage, patterns: Patterns, i: int, second: bool = False) -> str:
+    """What a pick adds, as the end of a sentence.
+
+    Parameters
+    ----------
+    coverage : before the pick. patterns : of all failures. i : position of the pick.
+    second : whether it is the second task of its pattern.
+    """
     steps, _, closer = coverage.parts(i)
     label = coverage.labels[i]
     where = f"pattern {label}"
     new = {what for _, what in coverage.pairs[i] - coverage.seen_pairs if what}
     wrong = [w.removeprefix(WRONG) for w in new if w.startswith(WRONG)]
     checks = ", ".join(sorted(w for w in new if not w.startswith(WRONG)))
-    said = []
+    said = [f"is the second task of {where}"] if second else []
     if label >= 0 and not coverage.seen_by_label[label]:
         with_check = f" with the failed check {checks}" if checks else ""
         said.append(f"opens {where} ({patterns.patterns[label].name}){with_check}")

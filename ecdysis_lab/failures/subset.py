@@ -1,12 +1,11 @@
 """The informative quarter: failures that add execution paths, defects and representativeness.
 
-Coverage is monotone and submodular, so the lazy greedy choice is within 1 - 1/e of the best (Nemhauser et al.
-1978; Minoux 1978). Each pick says what it adds.
+Coverage is monotone and submodular, and chosen greedily; a recurring pattern is shown by two tasks while the budget
+allows, since what a reviewer cannot see twice is no recurrence. Each pick says what it adds.
 """
 
 from __future__ import annotations
 
-import heapq
 import json
 import math
 import warnings
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.failures.coverage import Coverage
-from ecdysis_lab.failures.reasons import reason_of
+from ecdysis_lab.failures.greedy import greedy
 from ecdysis_lab.records import Failure, LabError, Patterns, Pick, Subset
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def pick_quarter(
     coverage = Coverage(items, patterns, seed)
     noise = sum(label < 0 for label in coverage.labels)
     cap = math.ceil(size * noise / len(items)) if noise_share_cap and noise < len(items) else size
-    picks = _greedy(items, patterns, coverage, size, pinned, excluded, cap)
+    picks = greedy(items, patterns, coverage, size, pinned, excluded, cap)
     order = [i for i, _ in picks]
     return Subset(
         picks=tuple(pick for _, pick in picks),
@@ -108,45 +107,6 @@ def _overrides(
     if len(pins) > size:
         raise LabError(f"pins: {len(pins)} are more than the budget of {size}; raise the budget or drop some")
     return [at[key] for key in pins], {at[key] for key in excludes}
-
-
-def _greedy(
-    items: Sequence[Failure],
-    patterns: Patterns,
-    coverage: Coverage,
-    size: int,
-    pinned: Sequence[int],
-    excluded: set[int],
-    cap: int,
-) -> list[tuple[int, Pick]]:
-    """Positions and picks in the order chosen."""
-    sizes = {p.id: len(p.members) for p in patterns.patterns}
-    picks: list[tuple[int, Pick]] = []
-    noise = 0
-
-    def take(i: int, by_hand: bool) -> None:
-        nonlocal noise
-        reason = ("Pinned by hand; it " if by_hand else "It ") + reason_of(coverage, patterns, i)
-        picks.append((i, Pick(items[i].key, round(coverage.gain(i), 6), reason)))
-        coverage.add(i)
-        noise += coverage.labels[i] < 0
-
-    for i in pinned:
-        take(i, True)
-    # Ties go to the larger pattern, then to the key, so that the choice is the same everywhere.
-    rest = [i for i in range(len(items)) if i not in excluded and i not in set(pinned)]
-    heap = [(-coverage.gain(i), -sizes.get(coverage.labels[i], 0), i) for i in rest]
-    heapq.heapify(heap)
-    while heap and len(picks) < size:
-        _, weight, i = heapq.heappop(heap)
-        if coverage.labels[i] < 0 and noise >= cap:
-            continue
-        gain = coverage.gain(i)  # gains only fall: if it still leads, it is the best
-        if heap and (-gain, weight, i) > heap[0]:
-            heapq.heappush(heap, (-gain, weight, i))
-        else:
-            take(i, False)
-    return picks
 
 
 def _band(

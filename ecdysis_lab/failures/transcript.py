@@ -1,16 +1,17 @@
-"""Reading a transcript: one line per message, and calls joined with their results."""
+"""Reading a transcript: an entry per message, cut or whole, and calls joined with their results."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.records import Benchmark, Message
 
 LINE_CHARS = 240
+INDENT = "\n    "  # before each further line of an entry
 WRITE_PREFIXES = (
     *(
         "book",
@@ -44,7 +45,22 @@ def shorten(text: str, limit_chars: int) -> str:
     return flat if len(flat) <= limit_chars else flat[: max(limit_chars - 1, 0)] + "…"
 
 
-def outline(messages: Sequence[Message], limit_chars: int = LINE_CHARS) -> list[str]:
+def both_ends(text: str, limit_chars: int) -> str:
+    """Text on one line whose middle is left out and counted: what decides a case may stand at either end."""
+    flat, half = clean(text), limit_chars // 2
+    left_out = len(flat) - 2 * half
+    return flat if left_out <= 0 else f"{flat[:half]} [… {left_out} more characters …] {flat[-half:]}"
+
+
+def indented(text: str) -> str:
+    """The whole text, its further lines indented so that none can pass for an entry or a heading; no empty lines."""
+    lines = _ANSI.sub("", text).splitlines()
+    return INDENT.join(_CONTROL.sub(" ", line.expandtabs(4)).rstrip() for line in lines if line.strip())
+
+
+def outline(
+    messages: Sequence[Message], limit_chars: int = LINE_CHARS, cut: Callable[[str, int], str] = shorten
+) -> list[str]:
     """One parseable line per message, several where a message makes several calls.
 
     ``[3] user: text``, ``[4] assistant: text``, ``[5] call tool {json}``, ``[6] ok tool: result``,
@@ -54,30 +70,37 @@ def outline(messages: Sequence[Message], limit_chars: int = LINE_CHARS) -> list[
     ----------
     messages : a transcript, oldest first.
     limit_chars : most characters of a text or result; the JSON of a call is never cut.
+    cut : how a longer text is cut, ``shorten`` or ``both_ends``.
 
     Returns
     -------
     Lines in order, each without a line break.
     """
-    names = _names(messages)
-    return [line for i, m in enumerate(messages) for line in _lines(i, m, names, limit_chars)]
+    return list(_lines(messages, lambda text: cut(text, limit_chars)))
 
 
-def _lines(i: int, message: Message, names: dict[str, str], limit_chars: int) -> Iterator[str]:
-    if message.role == "tool":
-        tool = message.name or names.get(message.call_id, "tool")
-        outcome = "error" if message.error else "ok"
-        yield f"[{i}] {outcome} {tool}: {shorten(message.content or '', limit_chars)}"
-    elif message.role != "system":
-        if message.content and message.content.strip():
-            yield f"[{i}] {message.role}: {shorten(message.content, limit_chars)}"
-        for call in message.calls:
-            yield f"[{i}] call {call.name} {json.dumps(call.arguments, ensure_ascii=False, sort_keys=True)}"
+def transcript(messages: Sequence[Message]) -> list[str]:
+    """As :func:`outline`, with every text and result whole; their further lines are indented."""
+    return list(_lines(messages, indented))
 
 
-def _names(messages: Sequence[Message]) -> dict[str, str]:
-    """Tool name by call id, for tool messages that carry no name."""
-    return {c.id: c.name for m in messages for c in m.calls if c.id}
+def _lines(messages: Sequence[Message], show: Callable[[str], str]) -> Iterator[str]:
+    names = {c.id: c.name for m in messages for c in m.calls if c.id}  # for tool messages that carry no name
+    for i, message in enumerate(messages):
+        if message.role == "tool":
+            tool = clean(message.name or names.get(message.call_id, "tool"))
+            yield f"[{i}] {'error' if message.error else 'ok'} {tool}: {show(message.content or '')}"
+        elif message.role != "system":
+            if message.content and message.content.strip():
+                yield f"[{i}] {message.role}: {show(message.content)}"
+            for call in message.calls:
+                yield f"[{i}] call {clean(call.name)} {_arguments(call)}"
+
+
+def _arguments(call: Call) -> str:
+    """Arguments as JSON on one line; what else breaks lines is escaped too."""
+    text = json.dumps(call.arguments, ensure_ascii=False, sort_keys=True)
+    return _CONTROL.sub(lambda found: "".join(f"\\u{ord(c):04x}" for c in found[0]), text)
 
 
 def is_write(call: Call, benchmark: Benchmark | None = None) -> bool:

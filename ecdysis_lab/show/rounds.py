@@ -12,8 +12,10 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+from ecdysis_lab.models.hand import played
 from ecdysis_lab.records import Change, Failure, GateResult, LabError, Patterns, RoundRecord, Subset
 from ecdysis_lab.store import Round, Run, runs_of
+from ecdysis_lab.train.rounds import left_of
 
 WIDTH = 120  # characters of a line of text
 SHORT = 8  # characters of a trial key or a hash
@@ -66,7 +68,12 @@ def told(run: Run, arm: str | None = None, n: int | None = None) -> dict[str, An
             f"{word} {value}" for word, value in (("arm", arm), ("round", n)) if value is not None
         )
         raise LabError(f"show: run {run.run_id} has no {asked}; it has {', '.join(r.name for r in every)}")
-    return {"run": run.run_id, "state": run.status["state"], "rounds": [of_round(r) for r in found]}
+    return {
+        "run": run.run_id,
+        "state": run.status["state"],
+        "rounds": [of_round(r) for r in found],
+        "left": {name: left_of(run, name) for name in dict.fromkeys(r.arm for r in found)},
+    }
 
 
 def of_round(round: Round) -> dict[str, Any]:
@@ -109,7 +116,7 @@ def sentence(record: RoundRecord) -> str:
     return (
         f"{record.decision.upper()}{by}: {record.reason}. "
         f"Training score {record.score_before:g}{after}{flips}; editor calls {record.editor_calls}."
-    )
+    ) + (f" The training ended: {record.ended}." if record.ended else "")
 
 
 def lacked(gates: Iterable[GateResult]) -> str:
@@ -176,7 +183,16 @@ def text(found: Mapping[str, Any]) -> str:
     head = f"run {found['run']}: {found['state']}"
     if not found["rounds"]:
         return f"{head}\nno training rounds"
-    return "\n\n".join([head, *map(_round_text, found["rounds"])])
+    left = [
+        f"not spent by {arm}: {', '.join(map(_left, budget.items()))}"
+        for arm, budget in found["left"].items()
+    ]
+    return "\n\n".join([head, *map(_round_text, found["rounds"]), "\n".join(left)])
+
+
+def _left(part: tuple[str, Any]) -> str:
+    name, value = part
+    return f"{name} {'unknown' if value is None else f'{value:,}'}"
 
 
 def _round_text(round: Mapping[str, Any]) -> str:
@@ -201,7 +217,8 @@ def _round_text(round: Mapping[str, Any]) -> str:
 
 
 def _title(round: Mapping[str, Any]) -> str:
-    title = f"{round['arm']}, round {round['round']}"
+    by_hand = played((round["record"] or {"notes": ()})["notes"])
+    title = f"{round['arm']}, round {round['round']}" + (f" ({by_hand})" if by_hand else "")
     return f"{title}\n{'-' * len(title)}"
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ecdysis_lab.records import LabError, from_json
-from ecdysis_lab.store.foreign import each_text
+from ecdysis_lab.store.foreign import each_text, mended
 from ecdysis_lab.store.secrets import hide, hide_logins
 
 DEEPEST = 500  # levels of nesting in what the lab itself writes
@@ -114,11 +114,8 @@ class Folder:
 
 
 def utf8(text: str) -> bytes:
-    """Text as UTF-8; halves of surrogate pairs become the character they make, or ``\N{REPLACEMENT CHARACTER}``."""
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+    """Text as UTF-8; see :func:`ecdysis_lab.store.foreign.mended`."""
+    return mended(text).encode()
 
 
 def replace_file(path: Path, content: bytes) -> None:

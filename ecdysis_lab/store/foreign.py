@@ -32,10 +32,15 @@ def clean(text: str, limit: int = MAX_CHARS) -> str:
     left_out = len(text) - limit
     if left_out > 0:
         text = f"{text[:limit]} [… {left_out} more characters]"
-    if _HALVES.search(text):
-        joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-        text = _HALVES.sub("?", joined)
-    return _CONTROL.sub(" ", text)
+    return _CONTROL.sub(" ", mended(text))
+
+
+def mended(text: str) -> str:
+    """The text with halves of surrogate pairs as ``?``, and pairs of halves as the character that they stand for."""
+    if not _HALVES.search(text):
+        return text
+    joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return _HALVES.sub("?", joined)
 
 
 def parse_json(text: str | bytes, max_depth: int = MAX_DEPTH, max_chars: int = MAX_CHARS) -> Any:

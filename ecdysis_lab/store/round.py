@@ -55,6 +55,7 @@ class Round:
     review = _File("review.json", Review)
     record = _File("record.json", RoundRecord)
     edits = _File("edits.json", tuple[Edit, ...])
+    shown = _File("shown.json", tuple[str, ...])  # keys of the failures that the review read
 
     def __init__(self, run: Run, arm: str, n: int) -> None:
         self.run, self.arm, self.n = run, arm, n

@@ -22,10 +22,11 @@ class Arm:
     colour : hex colour, the same in every figure.
     harness : for an arm that does not train, ``"empty"`` or ``"human"`` (the benchmark's own); else an empty string.
     edits : for an arm that trains, ``"round"`` (one edit from all the evidence of a round) or ``"failure"`` (one from
-        each failure alone, kept when the failure's own task scores higher).
+        each failure alone).
     debate : rounds of Analyst, Critic and Engineer before the spec; None takes the setting.
-    subset : which failures the review reads; empty takes the setting.
+    subset : which failures the review reads: ``"all"``, ``"quarter"`` or ``"random-quarter"``; empty takes the setting.
     gates : names of the gates that an edit has to pass; None for all.
+    rollback : whether its edits stand or fall together, by the ``rollback`` gate at the end of a round.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Arm:
     debate: int | None = None
     subset: str = ""
     gates: tuple[str, ...] | None = None
+    rollback: bool = False
 
     @property
     def trains(self) -> bool:
@@ -46,8 +48,8 @@ class Arm:
 BASELINE = "direct"
 """The arm that others are compared with."""
 
-# Colours after Okabe and Ito, apart in lightness too, so that they survive colour blindness and grey print. The two
-# Ecdysis arms are two shades of one hue.
+# The first five after Okabe and Ito, the others found by search: every two are apart for every kind of sight (a test
+# holds this), and apart in lightness where they stand side by side.
 ARMS: dict[str, Arm] = {
     arm.name: arm
     for arm in (
@@ -55,13 +57,38 @@ ARMS: dict[str, Arm] = {
         Arm("human", "the harness that was written by hand", "#DF6699", harness="human"),
         Arm(
             "self-evolution",
-            "every failure alone to the editor",
+            "every failure alone to the editor; the round stays unless pass@k falls by more than 5 points",
             "#E69F00",
+            edits="failure",
+            gates=("static", "probe"),
+            rollback=True,
+        ),
+        Arm(
+            "self-evolution-verified",
+            "every failure alone to the editor; an edit stays when its own task scores higher",
+            "#8F2A00",
             edits="failure",
             gates=("static", "probe", "coverage", "improvement"),
         ),
-        Arm("ecdysis-no-fdcr", "one edit a round, without the debate", "#56B4E9", debate=0),
-        Arm("ecdysis", "one edit a round, after the debate", "#0072B2"),
+        Arm(
+            "ecdysis-no-fdcr",
+            "all failures, one edit a round, without the debate",
+            "#56B4E9",
+            debate=0,
+            subset="all",
+        ),
+        Arm("ecdysis", "all failures, one edit a round, after the debate", "#0072B2", subset="all"),
+        Arm(
+            "ecdysis-quarter",
+            "as ecdysis, from the informative quarter or a person's pick",
+            "#8E3BD8",
+        ),
+        Arm(
+            "ecdysis-random-quarter",
+            "as ecdysis, from a random quarter",
+            "#CDC68C",
+            subset="random-quarter",
+        ),
     )
 }
 

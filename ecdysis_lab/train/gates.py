@@ -17,8 +17,11 @@ from ecdysis_lab.records import GateResult
 from ecdysis_lab.train.arms import Arm
 from ecdysis_lab.train.judging import Comparison, Judging, Rerun
 from ecdysis_lab.train.leak import HIDING, facts, leaks
+from ecdysis_lab.train.pruning import Pruning
 
+PRUNE = "prune"
 SHOWN = 3  # examples named in a reason
+FALL_POINTS = 5  # of pass@k, by which a round may fall and still stay
 GROWTH = 0.30  # more than this against the parent is worth a warning
 
 
@@ -147,6 +150,23 @@ def confirm(judging: Judging) -> GateResult:
     return GateResult("", found.outcome, f"on fresh seeds {found.reason}", numbers)
 
 
+def prune(judging: Judging) -> GateResult:
+    """Never a rejection: each change is left out in turn, and what adds nothing goes."""
+    if judging.pruned is None:
+        return skipped("nothing is to be left out")
+    pruning = Pruning(judging, judging.pruned.with_name(f".{judging.pruned.name}-without"))
+    if len(pruning.changes) < 2:
+        return passed(changes=pruning.told())
+    pruning.run()
+    gone, n = len(pruning.left_out), len(pruning.changes)
+    whole = judging.candidate.hash
+    if not gone:
+        return passed(changes=pruning.told())
+    pruning.settle(judging.pruned)
+    now = f"{gone} of {n} changes add nothing and went, which leaves the score at {judging.rerun.comparison.after:g}"
+    return passed(now, changes=pruning.told(), pruned_from=whole)
+
+
 def covered(rerun: Rerun) -> GateResult:
     """Rejection where a user fault could hide a loss, or where no pair is left."""
     found = rerun.comparison
@@ -171,13 +191,33 @@ def unbroken(rerun: Rerun) -> GateResult:
 def rises(rerun: Rerun) -> GateResult:
     """Rejection unless the summed score is strictly higher than before."""
     found = rerun.comparison
-    numbers: dict[str, Any] = {
+    answer = passed if found.after > found.before else rejected
+    return answer(_told(found), **_figures(rerun))
+
+
+def rollback(judging: Judging) -> GateResult:
+    """Rejection where pass@k of the training tasks falls by more than five points, whatever the sum of scores does."""
+    rerun = judging.rerun
+    tasks, old, new = rerun.comparison.tasks, rerun.solved(rerun.before), rerun.solved(rerun.after)
+    fallen = 100 * (len(old) - len(new))  # in points times tasks, which are whole numbers
+    if not tasks:
+        return rejected("no task was scored on both sides", **_figures(rerun))
+    then, now = (100 * len(solved) / tasks for solved in (old, new))
+    word = "falls" if now < then else "stays" if now == then else "rises"
+    reason = f"pass@k {word} from {then:.1f} to {now:.1f} points"
+    answer = rejected if fallen > FALL_POINTS * tasks else passed
+    return answer(reason, tasks=tasks, pass_k_before=then, pass_k_after=now, **_figures(rerun))
+
+
+def _figures(rerun: Rerun) -> dict[str, Any]:
+    """Sums, flips of trials, and the sign test over the tasks whose score rose and fell."""
+    found = rerun.comparison
+    return {
         "pairs": found.pairs, "reused": rerun.reused, "before": found.before, "after": found.after,
         "gained": len(found.gained), "lost": len(found.lost),
-        "sign_test_p": sign_test_p(len(found.gained), len(found.lost)),
+        "tasks_up": found.tasks_up, "tasks_down": found.tasks_down,
+        "sign_test_p": sign_test_p(found.tasks_up, found.tasks_down),
     }  # fmt: skip
-    answer = passed if found.after > found.before else rejected
-    return answer(_told(found), **numbers)
 
 
 def _told(found: Comparison) -> str:
@@ -194,13 +234,18 @@ GATES: list[Gate] = [
     Gate("probe", "no hook breaks in a trial", live, paid=True),
     Gate("improvement", "the summed training score rises strictly", improvement, paid=True),
     Gate("confirm", "it rises again on seeds that no round has seen", confirm, paid=True),
+    Gate(PRUNE, "each of its changes adds something", prune, paid=True),
 ]
 """In the order in which they run."""
 
+ROLLBACK = Gate("rollback", "pass@k of the training tasks falls by at most five points", rollback, paid=True)
+"""What a round as a whole has to pass, in the arm whose edits stand or fall together."""
+
 
 def gates_of(arm: Arm) -> list[Gate]:
-    """The gates that the edits of an arm have to pass, in order."""
-    return [gate for gate in GATES if arm.gates is None or gate.name in arm.gates]
+    """The gates that an edit of an arm has to pass, in order; none that runs trials where the round is judged whole."""
+    named = [gate for gate in GATES if arm.gates is None or gate.name in arm.gates]
+    return [gate for gate in named if not (arm.rollback and gate.paid)]
 
 
 def run_gates(judging: Judging, gates: Sequence[Gate]) -> tuple[tuple[GateResult, ...], bool]:
@@ -219,7 +264,7 @@ def run_gates(judging: Judging, gates: Sequence[Gate]) -> tuple[tuple[GateResult
 
 
 def sign_test_p(gained: int, lost: int) -> float:
-    """Two-sided exact sign test over what flipped up and down; 1.0 when nothing flipped."""
+    """Two-sided exact sign test over the tasks that rose and fell; 1.0 when none did."""
     from scipy.stats import binomtest
 
     return float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ecdysis_lab.harness import load_harness
+from ecdysis_lab.harness import diff_harness, load_harness
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import Candidate, Decision, Editor, GateResult, Judged, Spec, Trajectory, Usage
 from ecdysis_lab.store import Round
 from ecdysis_lab.train.arm_run import ArmRun
-from ecdysis_lab.train.gates import Gate, run_gates
+from ecdysis_lab.train.gates import PRUNE, ROLLBACK, Gate, run_gates
 from ecdysis_lab.train.judging import Comparison, Judging
+from ecdysis_lab.train.showing import is_auxiliary
+
+PRUNED = 2  # number of the candidate without what adds nothing, after the two that an editor may make
 
 
 @dataclass(frozen=True)
@@ -57,18 +60,24 @@ class Judge:
         self.arm_run, self.editor, self.gates = arm_run, editor, gates
 
     def edit_and_judge(
-        self, round: Round, current: Harness, spec: Spec, before: Sequence[Trajectory]
+        self,
+        round: Round,
+        current: Harness,
+        spec: Spec,
+        before: Sequence[Trajectory],
+        evidence: Mapping[str, str] | None = None,
     ) -> Outcome:
         """One edit; where a gate rejects the code, one more with that gate's reason.
 
         Parameters
         ----------
         round : which. current : harness in force. spec : what to change. before : the round's training trajectories.
+        evidence : what the editor may read, text by file name.
         """
-        first = self.edit(round, round.candidate_path(0), current, spec, before)
+        first = self.edit(round, round.candidate_path(0), current, spec, before, evidence=evidence)
         if not first.retry:
             return first
-        second = self.edit(round, round.candidate_path(1), current, spec, before, first.reason)
+        second = self.edit(round, round.candidate_path(1), current, spec, before, first.reason, evidence)
         calls, usage = first.calls + second.calls, first.usage + second.usage
         if second.judged:
             return replace(second, judged=first.judged + second.judged, calls=calls, usage=usage)
@@ -84,35 +93,62 @@ class Judge:
         spec: Spec,
         before: Sequence[Trajectory],
         feedback: str = "",
+        evidence: Mapping[str, str] | None = None,
     ) -> Outcome:
         """One candidate in the folder ``out``, judged by the arm's gates on the tasks of ``before``."""
         with self.arm_run.phase("edit"):
-            candidate = self.edited(round, current, spec, out, feedback)
+            candidate = self.edited(round, current, spec, out, feedback, evidence)
         if candidate.outcome != "edited":
             return unchanged(candidate)
         with self.arm_run.phase("gates"):
             return self.judge(round, current, candidate, before)
 
-    def edited(self, round: Round, current: Harness, spec: Spec, out: Path, feedback: str = "") -> Candidate:
+    def edited(
+        self,
+        round: Round,
+        current: Harness,
+        spec: Spec,
+        out: Path,
+        feedback: str = "",
+        evidence: Mapping[str, str] | None = None,
+    ) -> Candidate:
         """The editor's candidate, or the one that it gave before this run was stopped: asked twice, it may differ."""
         made, asked = round.made(out) or (None, "")
         if made and asked == feedback and made.parent == current.hash and _intact(made):
             return made
         if out.exists():  # left half-written by a kill
             shutil.rmtree(out)
-        candidate = self.editor.edit(current.path, spec, out, feedback)
+        candidate = self.editor.edit(current.path, spec, out, feedback, evidence)
         round.keep_made(replace(candidate, path=out), feedback)
         return candidate
 
+    def whole(self, round: Round, start: Harness, child: Harness, before: Sequence[Trajectory]) -> Outcome:
+        """All edits of a round as one candidate, which stands or falls by the ``rollback`` gate.
+
+        Parameters
+        ----------
+        round : which. start : harness that it began with. child : after all edits. before : its training trajectories.
+        """
+        diff = diff_harness(start, child)
+        candidate = Candidate(child.path, child.hash, start.hash, diff, self.editor.name, "edited")
+        with self.arm_run.phase("gates"):
+            return self.judge(round, start, candidate, before, [ROLLBACK])
+
     def judge(
-        self, round: Round, current: Harness, candidate: Candidate, before: Sequence[Trajectory]
+        self,
+        round: Round,
+        current: Harness,
+        candidate: Candidate,
+        before: Sequence[Trajectory],
+        gates: Sequence[Gate] | None = None,
     ) -> Outcome:
-        """The candidate before the arm's gates."""
+        """The candidate before gates, by default those of the arm."""
         judging = self._judging(round, current, candidate, before)
-        results, retry = run_gates(judging, self.gates)
+        results, retry = run_gates(judging, self.gates if gates is None else gates)
         decision, gate, reason = decided(results)
         for trajectory in judging.reused if decision == "accepted" else ():
             self.arm_run.store.put(trajectory)
+        candidate = judging.candidate
         return Outcome(
             candidate, decision, gate, reason, (Judged(candidate.hash, results),), judging.comparison,
             usage=candidate.usage, retry=retry, trials=judging.after,
@@ -131,18 +167,23 @@ class Judge:
                     harness, f"round {round.n}: {what}", [t for t in s.tasks if t.id in ids], seeds
                 )
 
-        first = (round.n - 1) * s.settings.confirm
-        fresh = [s.settings.fresh_seeds(first + repeat) for repeat in range(s.settings.confirm)]
-        return Judging(candidate, current, before, s.bench, trials, fresh_seeds=fresh, reuse=s.settings.reuse)
+        repeats = max(s.settings.repeats, int(is_auxiliary(round)))
+        first = (round.n - 1) * s.settings.repeats_room
+        fresh = [s.settings.fresh_seeds(first + repeat) for repeat in range(repeats)]
+        return Judging(
+            candidate, current, before, s.bench, trials, fresh_seeds=fresh, reuse=s.settings.reuse,
+            pruned=round.candidate_path(PRUNED),
+        )  # fmt: skip
 
 
 def decided(results: Sequence[GateResult]) -> tuple[Decision, str, str]:
-    """Decision, the gate that decided and why: the one that rejected, or else the last one that was passed."""
+    """Decision, the gate that decided and why: the one that rejected, or else the last one that could have."""
     if results and results[-1].outcome == "rejected":
         return "rejected", results[-1].name, results[-1].reason
     through = [r for r in results if r.outcome == "passed"]
     told = "; ".join(r.reason for r in through if r.reason)
-    return "accepted", through[-1].name if through else "", told or "every gate was passed"
+    by = [r.name for r in through if r.name != PRUNE]
+    return "accepted", by[-1] if by else "", told or "every gate was passed"
 
 
 def unchanged(candidate: Candidate) -> Outcome:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 from ecdysis_lab.harness import load_harness
 from ecdysis_lab.harness.replay import Replay, replay
@@ -13,6 +14,7 @@ from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import Benchmark, Candidate, LabError, Trajectory
 
 Pair = tuple[str, int]
+EXACT = 1e-9  # a sum of scores that differs by less is the same
 Trials = Callable[[Harness, str, set[str], Sequence[int] | None], list[Trajectory]]
 """Runs trials: (harness, what for, task ids, seeds or None for those of the round) -> trajectories."""
 
@@ -25,6 +27,7 @@ class Comparison:
     ----------
     pairs : how many. user_faults : pairs left out since the user failed on a side; ``hidden`` of them were successes.
     before, after : summed scores. gained, lost : ``task#seed`` that flipped up and down.
+    tasks : how many the pairs are of. tasks_up, tasks_down : those whose score over all their pairs rose and fell.
     """
 
     pairs: int
@@ -34,6 +37,9 @@ class Comparison:
     after: float
     gained: tuple[str, ...]
     lost: tuple[str, ...]
+    tasks: int
+    tasks_up: int
+    tasks_down: int
 
     @property
     def whole(self) -> bool:
@@ -55,6 +61,9 @@ def compare(before: Sequence[Trajectory], after: Sequence[Trajectory]) -> Compar
     if missing:
         (task, seed), n = missing[0], len(missing)
         raise LabError(f"coverage: no score on both sides for task {task}, seed {seed} ({n} in all)")
+    moved: dict[str, float] = {}
+    for task, seed in wanted:
+        moved[task] = moved.get(task, 0.0) + new[task, seed] - old[task, seed]
     return Comparison(
         pairs=len(wanted),
         user_faults=len(blurred),
@@ -63,6 +72,9 @@ def compare(before: Sequence[Trajectory], after: Sequence[Trajectory]) -> Compar
         after=sum(new[p] for p in wanted),
         gained=tuple(sorted(f"{t}#{s}" for t, s in wanted if new[t, s] > old[t, s])),
         lost=tuple(sorted(f"{t}#{s}" for t, s in wanted if new[t, s] < old[t, s])),
+        tasks=len(moved),
+        tasks_up=sum(by > EXACT for by in moved.values()),
+        tasks_down=sum(by < -EXACT for by in moved.values()),
     )
 
 
@@ -88,6 +100,11 @@ class Rerun:
         """Pair by pair."""
         return compare(self.before, self.after)
 
+    def solved(self, trials: Sequence[Trajectory]) -> set[str]:
+        """Tasks with a success among trials of one side, over the pairs that were scored on both."""
+        blurred = {_pair(t) for t in (*self.before, *self.after) if t.score is None}
+        return {t.trial.task_id for t in trials if t.success and _pair(t) not in blurred}
+
 
 class Judging:
     """One candidate before the gates. Replays and trials happen when a gate first asks for them.
@@ -98,6 +115,7 @@ class Judging:
     bench : where they happened. trials : runs trials.
     fresh_seeds : one tuple a repeat of the confirmation; empty for none.
     reuse : take over results of tasks whose replay shows the model nothing new.
+    pruned : folder for the candidate without what adds nothing; None where nothing is to be left out.
     """
 
     def __init__(
@@ -110,9 +128,10 @@ class Judging:
         *,
         fresh_seeds: Sequence[Sequence[int]] = (),
         reuse: bool = True,
+        pruned: Path | None = None,
     ) -> None:
         self.candidate, self.parent, self.before = candidate, parent, before
-        self.bench, self.fresh_seeds, self.reuse = bench, fresh_seeds, reuse
+        self.bench, self.fresh_seeds, self.reuse, self.pruned = bench, fresh_seeds, reuse, pruned
         self._trials, self.trial_seconds = trials, 0.0
         self.reused: list[Trajectory] = []
 
@@ -140,7 +159,7 @@ class Judging:
     def rerun(self) -> Rerun:
         """The training tasks under the candidate, those without change taken over."""
         changed = self.changed
-        after = self._run(self.child, "candidate", changed)
+        after = self.run(self.child, "candidate", changed)
         self.reused = [self._taken_over(t) for t in self.before if t.trial.task_id not in changed]
         return Rerun(self.before, [*after, *self.reused], len(self.reused))
 
@@ -162,13 +181,20 @@ class Judging:
         before: list[Trajectory] = []
         after: list[Trajectory] = []
         for repeat, seeds in enumerate(self.fresh_seeds, 1):
-            before += self._run(self.parent, f"confirmation {repeat}, parent", tasks, seeds)
-            after += self._run(self.child, f"confirmation {repeat}, candidate", tasks, seeds)
+            before += self.run(self.parent, f"confirmation {repeat}, parent", tasks, seeds)
+            after += self.run(self.child, f"confirmation {repeat}, candidate", tasks, seeds)
         return Rerun(before, after)
 
-    def _run(
+    def settle(self, candidate: Candidate, rerun: Rerun, reused: list[Trajectory]) -> None:
+        """Go on with another candidate, whose trials are known."""
+        self.candidate, self.reused = candidate, reused
+        self.__dict__.pop("replays", None)
+        self.__dict__ |= {"child": load_harness(candidate.path), "rerun": rerun}
+
+    def run(
         self, harness: Harness, what: str, tasks: set[str], seeds: Sequence[int] | None = None
     ) -> list[Trajectory]:
+        """Trials of a harness, timed apart from the gate that asks for them."""
         began = time.perf_counter()
         try:
             return self._trials(harness, what, tasks, seeds)
@@ -178,4 +204,4 @@ class Judging:
     def _taken_over(self, trajectory: Trajectory) -> Trajectory:
         """A result for another harness, under which every byte that the model sees is the same."""
         trial = replace(trajectory.trial, harness=self.child.hash)
-        return replace(trajectory, trial=trial, reused_from=trajectory.key)
+        return replace(trajectory, trial=trial, reused_from=trajectory.reused_from or trajectory.key)

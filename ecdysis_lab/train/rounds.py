@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ecdysis_lab.harness.source import Harness
-from ecdysis_lab.records import RoundRecord, Usage
+from ecdysis_lab.models import open_budget
+from ecdysis_lab.records import RoundRecord, Trajectory, Usage
 from ecdysis_lab.store import Run, Store
 from ecdysis_lab.store.billing import billed, consumption, trials_of
 
@@ -20,9 +21,28 @@ class Trained:
     rounds: tuple[RoundRecord, ...]
 
 
+def summed(trajectories: Iterable[Trajectory]) -> float:
+    """Summed score of what was scored; a trial that the user spoiled has none."""
+    return sum(t.score for t in trajectories if t.score is not None)
+
+
 def of_rounds(rounds: Sequence[RoundRecord]) -> Usage:
     """Consumption of reviews and editors."""
     return sum((r.usage for r in rounds), Usage())
+
+
+def left_of(run: Run, arm: str) -> dict[str, Any]:
+    """What was not spent of a budget: rounds of an arm, and of the whole run ``tokens`` and ``usd`` if limited."""
+    config = run.config or {}
+    left: dict[str, Any] = {"rounds": config["rounds"] - sum(bool(r.record) for r in run.rounds(arm))}
+    limits = config.get("max_usd"), config.get("max_tokens"), config.get("max_seconds")
+    budget = open_budget(run, limits)
+    spent = budget.spent if budget else Usage()
+    if limits[1] is not None:
+        left["tokens"] = max(0, limits[1] - spent.prompt_tokens - spent.completion_tokens)
+    if limits[0] is not None:
+        left["usd"] = None if spent.cost_usd is None else max(0.0, limits[0] - spent.cost_usd)
+    return left
 
 
 def training_block(run: Run, store: Store, arm: str) -> dict[str, Any]:
@@ -44,6 +64,8 @@ def training_block(run: Run, store: Store, arm: str) -> dict[str, Any]:
             phases[phase] = round(phases.get(phase, 0.0) + seconds, 3)
     return {
         "rounds": [asdict(r) for r in rounds],
+        "ended": rounds[-1].ended,
+        "left": left_of(run, arm),
         "n_tasks": config["train_tasks"],
         "n_trials": config["train_tasks"] * config["trials"],
         "phase_seconds": phases,

@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +23,7 @@ from pydantic import (
 
 from ecdysis_lab.benchmarks import REGISTRY, load_benchmark
 from ecdysis_lab.harness import sound_harness
-from ecdysis_lab.models import ModelParams, check_model
+from ecdysis_lab.models import HAND, ModelParams, check_model
 from ecdysis_lab.records import Disclosure, LabError
 from ecdysis_lab.store import CHANGEABLE
 from ecdysis_lab.train.arms import ARMS, Arm, arm_of
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from ecdysis_lab.harness import Harness
     from ecdysis_lab.harness.rollout import Setup
 
-SUBSETS = ("quarter", "all", "random-quarter")
 TEST_PROFILES = ("sim/small", "sim/medium", "sim/large")
 FIRST = ("benchmark", "model", "user_model", "review_model", "arms", "seed", "max_usd")
 """Settings that people change first; the quickstart notebook shows these, and ``smoke``."""
@@ -72,20 +73,27 @@ class Settings(BaseModel):
         (),
         description="comma-separated models to test on; empty: the training model and the default profiles",
     )
-    arms: Several = Field(("direct", "human", "ecdysis"), description="comma-separated: {arms}")
+    arms: Several = Field(
+        ("direct", "human", "self-evolution", "ecdysis-no-fdcr", "ecdysis-quarter"),
+        description="comma-separated: {arms}; by default the quarter stands for ecdysis, since it reads fastest",
+    )
     seed: Whole = Field(0, ge=0, description="seed of task draws, trials and picks")
     train_tasks: Whole = Field(20, ge=1, description="training tasks")
     test_tasks: Whole = Field(20, ge=1, description="test tasks")
     trials: Whole = Field(3, ge=1, le=MOST_TRIALS, description="trials per task")
     rounds: Whole = Field(3, ge=0, description="most training rounds")
     start: str = Field("human", description="harness to start from: human, empty or a folder")
-    subset: str = Field("quarter", description=f"{', '.join(SUBSETS)}, or a subset.json that was picked")
+    subset: str = Field(
+        "quarter", description="what ecdysis-quarter reads: quarter, or a subset.json that was picked"
+    )
     debate: Whole = Field(2, ge=0, description="K: how often Analyst, Critic and Engineer speak")
     reuse: bool = Field(
         True, description="take over results of training tasks that the edit cannot have changed"
     )
-    confirm: Whole = Field(
-        0, ge=0, description="repeats on fresh seeds in which an accepted candidate has to rise again"
+    confirm: Whole | None = Field(
+        None,
+        ge=0,
+        description="repeats on fresh seeds that an edit has to pass; None: 1, or 0 with sim models",
     )
     noise_floor: Whole = Field(
         0,
@@ -97,16 +105,28 @@ class Settings(BaseModel):
         description="run the other models on the training tasks too, which the accommodation ratio needs",
     )
     user_model: str = Field("sim/user", description="LiteLLM name of the simulated user")
-    review_model: str = Field("sim/reviewer", description="LiteLLM name for the four review roles")
-    editor: str = Field("rules", description="rules, litellm or opencode (the last two ask the review model)")
+    review_model: str = Field(
+        "sim/reviewer", description="LiteLLM name for the review roles; hand: answers in files"
+    )
+    editor: str = Field(
+        "auto",
+        description="auto (rules with a simulated review, else a model), rules, litellm, opencode or hand",
+    )
     embedder: str = Field("auto", description="auto, minilm, tfidf or a sentence-transformers name")
-    context_tokens: Whole = Field(60_000, ge=2000, description="token budget of what the review roles read")
+    context_tokens: Whole = Field(
+        80_000, ge=2000, description="token budget of what the review roles read, and of an editor's prompt"
+    )
     api_base: str = Field(
         "", description="URL of an OpenAI-compatible server for models that are not simulated"
     )
     temperature: Number = Field(0.0, ge=0, description="of models that are not simulated")
     timeout_seconds: Number = Field(
         120.0, ge=1, description="wall clock of one model call; a model on a CPU may need more"
+    )
+    review_timeout_seconds: Number = Field(
+        600.0,
+        ge=1,
+        description="wall clock of one call of a review role",
     )
     threshold: Number = Field(
         1.0, gt=0, le=1, description="failure_threshold λ: a score below it is a failure"
@@ -138,11 +158,19 @@ class Settings(BaseModel):
     @field_validator("subset")
     @classmethod
     def _known_subset(cls, name: str) -> str:
-        if name not in SUBSETS and not (name.endswith(".json") and Path(name).is_file()):
+        if name != "quarter" and not (name.endswith(".json") and Path(name).is_file()):
             raise ValueError(
-                f"unknown {name!r}; choose one of {', '.join(SUBSETS)}, a subset.json that a person picked"
+                f"unknown {name!r}; give quarter, or a subset.json that a person picked "
+                "(all failures and a random quarter are arms)"
             )
         return name
+
+    @field_validator("model", "user_model", "test_models")
+    @classmethod
+    def _not_by_hand(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        if HAND in ((value,) if isinstance(value, str) else value):
+            raise ValueError(f"{HAND!r} plays review roles and the editor only; name a model")
+        return value
 
     @model_validator(mode="after")
     def _room_between_seeds(self) -> Settings:
@@ -150,7 +178,7 @@ class Settings(BaseModel):
             raise ValueError(
                 "noise_floor: one evaluation has nothing to be compared with; give 0, or 2 and more"
             )
-        if max(self.confirm, self.noise_floor) * self.trials > FRESH_ROOM:
+        if max(self.repeats, self.noise_floor) * self.trials > FRESH_ROOM:
             raise ValueError(
                 f"confirm, noise_floor: times trials must be at most {FRESH_ROOM}, which is the room for seeds"
             )
@@ -187,6 +215,16 @@ class Settings(BaseModel):
         """Seeds of the training trials."""
         return tuple(self.seed * 1000 + i for i in range(self.trials))
 
+    @property
+    def repeats(self) -> int:
+        """How often an accepted candidate has to rise again on fresh seeds."""
+        return int(not self.model.startswith("sim/")) if self.confirm is None else self.confirm
+
+    @property
+    def repeats_room(self) -> int:
+        """Fresh repeats that belong to one round: one even where none is asked for, which auxiliary evidence needs."""
+        return max(self.repeats, 1)
+
     def fresh_seeds(self, repeat: int) -> tuple[int, ...]:
         """Seeds of a repeated evaluation, from 0 on. Each round confirms on repeats of its own, since a harness that
         was accepted on some seeds looks better on them than it is.
@@ -195,9 +233,8 @@ class Settings(BaseModel):
         return tuple(range(first, first + self.trials))
 
     def of_arm(self, arm: Arm) -> Settings:
-        """These settings as an arm trains with them: its row in the table may fix the debate and the subset."""
-        fixed = {"debate": arm.debate, "subset": arm.subset or None}
-        return self.but(**{name: value for name, value in fixed.items() if value is not None})
+        """These settings as an arm trains with them: its row in the table may fix the debate."""
+        return self if arm.debate is None else self.but(debate=arm.debate)
 
     @property
     def test_seeds(self) -> tuple[int, ...]:
@@ -229,6 +266,11 @@ class Settings(BaseModel):
             api_base=self.api_base or None,
             timeout_seconds=self.timeout_seconds,
         )
+
+    @property
+    def review_params(self) -> ModelParams:
+        """How a review role is asked: with a time limit of its own."""
+        return replace(self.params(self.review_model), timeout_seconds=self.review_timeout_seconds)
 
     def harness(self, name: str) -> Harness:
         """A harness by name, see :func:`harness_of`."""
@@ -339,6 +381,19 @@ def check_parts(settings: Settings) -> None:
 
     editors.for_run(settings.editor, settings.review_model, settings.api_base or None)
     settings.harness(settings.start)
+
+
+def editor_of(settings: Settings, recorded: Mapping[str, Any] | None) -> str:
+    """The name of a run's editor: ``auto`` is what the run was started with, or else what it stands for here.
+
+    Parameters
+    ----------
+    settings : of the run. recorded : the run's config, None before it is written.
+    """
+    from ecdysis_lab.review import editors
+
+    name = (recorded or {}).get("editor", "auto") if settings.editor == "auto" else settings.editor
+    return editors.chosen(name, settings.review_model, settings.params(settings.review_model).api_base)
 
 
 def fitted(settings: Settings) -> tuple[Settings, tuple[str, ...]]:

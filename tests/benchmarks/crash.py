@@ -40,7 +40,7 @@ PLAN = ("trials", "trials", "review", "edit", "gates", "rerun", "patterns", "rev
 """Phases in which one run is killed, about in their order inside a run."""
 PHASES = tuple(dict.fromkeys(PLAN))
 BREAKS = ("", "have", "files", "again")
-TIMES = ("seconds", "wall_seconds", "phase_seconds", "trial_seconds", "agent_seconds", "billed_usd")
+TIMES = ("seconds", "wall_seconds", "phase_seconds", "trial_seconds", "agent_seconds", "billed_usd", "left")
 
 
 # -- the process that is killed ---------------------------------------------------------------------------------

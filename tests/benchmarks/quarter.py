@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 
 from ecdysis_lab.evaluate.experiment import Experiment
-from ecdysis_lab.train.settings import SUBSETS, configure
+from ecdysis_lab.train.settings import configure
 
 DATA = Path(__file__).parents[2] / "data" / "runs" / "quarter"
 DOMAINS = ("airline", "retail")
 MODEL = "sim/small"
 REFERENCE = ("direct", "human")
+SUBSETS = {"quarter": "ecdysis-quarter", "all": "ecdysis", "random-quarter": "ecdysis-random-quarter"}
 ROWS = (*REFERENCE, *SUBSETS)
 
 
@@ -45,20 +46,19 @@ def one_run(domain: str, seed: int, subset: str, data: Path, sizes: Sizes) -> di
         benchmark=f"tau2/{domain}",
         model=MODEL,
         test_models=MODEL,
-        arms=(*REFERENCE, "ecdysis"),
+        arms=(*REFERENCE, SUBSETS[subset]),
         seed=seed,
         train_tasks=sizes.tasks,
         test_tasks=sizes.tasks,
         trials=sizes.trials,
         rounds=sizes.rounds,
-        subset=subset,
     )
     summary = Experiment(config, data, f"{domain}-{subset}-seed{seed}").go()
     accuracy = {arm: found[MODEL]["accuracy"] for arm, found in summary["arms"].items()}
-    rounds = summary["training"]["ecdysis"]["rounds"]
+    rounds = summary["training"][SUBSETS[subset]]["rounds"]
     return {
         **{arm: accuracy[arm] for arm in REFERENCE},
-        subset: accuracy["ecdysis"],
+        subset: accuracy[SUBSETS[subset]],
         "looked_at": sum(r["subset"] for r in rounds),
         "failures": sum(r["failures"] for r in rounds),
         "accepted": sum(r["decision"] == "accepted" for r in rounds),
@@ -91,7 +91,7 @@ def summary_of(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
             kept = ("looked_at", "failures", "accepted")
             table[row] |= {k: round(float(np.mean([r[k] for r in mine])), 1) for k in kept}
     ours = np.array(table["quarter"]["seeds"])
-    for other in SUBSETS[1:]:
+    for other in list(SUBSETS)[1:]:
         gaps = ours - np.array(table[other]["seeds"])
         table[f"quarter minus {other}"] = {
             "accuracy": round(float(gaps.mean()), 3),

@@ -58,13 +58,13 @@ MISTAKES: dict[str, tuple[list[str], list[str]]] = {
     "user model": (["demo", "--user-model", "nosuch/x"], ["'nosuch/x'", "openai/NAME"]),
     "review model": (["demo", "--review-model", "nosuch/x"], ["'nosuch/x'", "openai/NAME"]),
     "key": (["demo", "--model", "openai/x"], ["openai/x", "OPENAI_API_KEY"]),
-    "arm": (["demo", "--arm", "foo"], ["arm", "'foo'", "direct, human, self-evolution, ecdysis-no-fdcr, ecdysis"]),
-    "one arm of two": (["demo", "--arm", "direct,foo"], ["'foo'", "direct, human, self-evolution, ecdysis-no-fdcr, ecdysis"]),
+    "arm": (["demo", "--arm", "foo"], ["arm", "'foo'", "direct, human, self-evolution, self-evolution-verified, ecdysis-no-fdcr, ecdysis"]),
+    "one arm of two": (["demo", "--arm", "direct,foo"], ["'foo'", "direct, human, self-evolution, self-evolution-verified, ecdysis-no-fdcr, ecdysis"]),
     "seed": (["demo", "--seed", "abc"], ["seed", "whole number", "'abc'"]),
     "negative seed": (["demo", "--seed", "-1"], ["seed", "at least 0"]),
     "trials": (["demo", "--trials", "0"], ["trials", "at least 1"]),
     "budget": (["demo", "--max-usd", "much"], ["max_usd", "a number", "'much'"]),
-    "subset": (["demo", "--subset", "half"], ["subset", "quarter, all, random-quarter"]),
+    "subset": (["demo", "--subset", "half"], ["subset", "give quarter, or a subset.json"]),
     "disclosure": (["demo", "--disclosure", "gold"], ["disclosure", "transcript, checks or scenario"]),
     "editor": (["demo", "--editor", "vim"], ["editor", "'vim'", "rules"]),
     "start": (["demo", "--start", "nosuch"], ["harness", "'nosuch'", "airline, empty"]),
@@ -142,7 +142,7 @@ def test_every_setting_is_an_option_with_its_help(
     assert code == 0
     for name in Settings.model_fields:
         assert f"--{name.replace('_', '-')}" in out and help_of(name) in out
-    assert "ecdysis, toy" in out
+    assert "ecdysis-random-quarter, toy" in out
 
 
 def test_help_needs_none_of_the_heavy_packages() -> None:

@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("tau2")
+
+from trainlab import Lab
+
 from ecdysis_lab.evaluate.accommodation import (
     Facts,
     Judgement,
@@ -19,6 +23,7 @@ from ecdysis_lab.evaluate.accommodation import (
     ratio,
     seen_on,
 )
+from ecdysis_lab.evaluate.accommodation_facts import judgements_of
 from ecdysis_lab.evaluate.agreement import (
     DEFECT,
     QUIRK,
@@ -29,7 +34,7 @@ from ecdysis_lab.evaluate.agreement import (
     read_labels,
     write_labels,
 )
-from ecdysis_lab.records import Failure, LabError, Pattern, Patterns, Trajectory, Trial
+from ecdysis_lab.records import LAYER_FILES, Failure, LabError, Pattern, Patterns, Trajectory, Trial
 
 
 def facts(**other: Any) -> Facts:
@@ -80,8 +85,11 @@ def test_a_recurring_pattern_is_decided_by_other_models(known: Any, specific: bo
         ({"pattern": "", "tasks": 0}, "auxiliary: its evidence belongs to no pattern"),
     ],
 )
-def test_an_auxiliary_pattern_is_model_specific_whatever_else_is_known(other: Any, told: str) -> None:
-    assert decide(facts(**other, fired={"a": (3, 9), "b": (3, 9)})) == (True, (told,))
+def test_one_task_decides_nothing_unless_the_trigger_fires_elsewhere_too(other: Any, told: str) -> None:
+    for fired in (None, {"a": (9, 9), "b": (0, 9)}):
+        specific, reasons = decide(facts(**other, fired=fired))
+        assert specific is None and reasons[0] == told
+    assert decide(facts(**other, fired={"a": (3, 9), "b": (3, 9)}))[0] is False
 
 
 def test_silence_on_other_tasks_is_called_weak() -> None:
@@ -227,3 +235,19 @@ def test_agreement_leaves_out_what_either_side_leaves_open() -> None:
     nobody = agreement(every, {})
     assert (nobody.kappa, nobody.n, nobody.agreed) == (None, 0, None)
     assert nobody.reason == "no change is decided by both"
+
+
+def test_edits_of_failures_alone_are_judged_each_under_a_number_of_its_own(tmp_path: Path) -> None:
+    """Of an editor that read no spec, each file that it changed is a change."""
+    lab = Lab(tmp_path, rounds=1, arm="self-evolution", train_tasks=6, trials=1)
+    lab.train()
+    edits = lab.run.round("self-evolution", 1).edits
+    found = judgements_of(lab.run, lab.store)
+    assert [d.id for d in found] == [f"self-evolution-1.{n}" for n in range(1, len(found) + 1)]
+    assert [d.outcome for d in found] == [e.decision for e in edits for _ in e.changes]
+    assert len(found) == sum(len(e.changes) for e in edits) > 0
+    lab.run.round("self-evolution", 1).edits = tuple(replace(e, changes=()) for e in edits)
+    bare = judgements_of(lab.run, lab.store, replays=False)
+    assert [d.outcome for d in bare] == ["accepted"] * len(bare) != []
+    assert {d.what for d in bare} <= {f"the edit of {file}" for file in LAYER_FILES.values()}
+    assert all(d.model_specific is not True for d in bare), "one task decides nothing"

@@ -33,7 +33,7 @@ from ecdysis_lab.train.settings import Settings, check_parts, configure, smoke
 
 SMALL: dict[str, Any] = {
     "train_tasks": 12, "test_tasks": 3, "trials": 2, "rounds": 1, "seed": 2, "start": "empty", "embedder": "tfidf",
-    "test_models": "sim/small,sim/large", "workers": 1,
+    "test_models": "sim/small,sim/large", "workers": 1, "arms": "direct,human,ecdysis",
 }  # fmt: skip
 ARM = ("accuracy", "pass@3", "pass^3", "accuracy_ci95", "n_tasks", "n_trials", "infra_errors")
 ROUND = (
@@ -326,7 +326,7 @@ def test_a_run_of_an_older_lab_goes_on_under_its_name(tmp_path: Path) -> None:
     first.run.write_json("config.json", {k: v for k, v in config.items() if k not in ("paired", "confirm")})
     again = Experiment(small(arms="direct", test_models="sim/small"), tmp_path)
     assert again.run.folder == first.run.folder
-    with pytest.raises(LabError, match="confirm: 0 → 1"):
+    with pytest.raises(LabError, match="confirm: None → 1"):
         Experiment(small(arms="direct", test_models="sim/small", confirm=1), tmp_path, first.run.run_id)
 
 
@@ -371,7 +371,7 @@ def test_parts_that_exist_pass() -> None:
         ({"benchmark": "hotel"}, "benchmark: unknown 'hotel'; choose one of tau2/airline, tau2/retail or"),
         (
             {"arms": "foo"},
-            "arm: 'foo' is unknown; choose one of direct, human, self-evolution, ecdysis-no-fdcr, ecdysis",
+            "arm: 'foo' is unknown; choose one of direct, human, self-evolution, self-evolution-verified, ecdysis-no-fdcr",
         ),
         ({"arms": ""}, "arms: name at least one of direct"),
         ({"seed": "abc"}, "seed: must be a whole number, got 'abc'"),
@@ -446,5 +446,5 @@ def test_a_new_arm_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "#123456" in draw.gains(found.by_arm).to_json()
     page = report.build([experiment.run]).save(tmp_path / "report.html").read_text()
     assert "#123456" in page and ">toy</td>" in page
-    with pytest.raises(LabError, match="ecdysis, toy"):
+    with pytest.raises(LabError, match="ecdysis-random-quarter, toy"):
         configure(arms="foo")

@@ -23,7 +23,7 @@ from ecdysis_lab.failures.subset import (
     random_quarter,
 )
 from ecdysis_lab.hooks import Call
-from ecdysis_lab.records import Failure, LabError, Message, Pattern, Patterns, Trajectory, Trial
+from ecdysis_lab.records import Failure, LabError, Message, Pattern, Patterns, Subset, Trajectory, Trial
 
 
 def failure(
@@ -190,6 +190,69 @@ def test_the_choice_beats_the_random_band_and_is_deterministic() -> None:
         assert 0 < low <= middle <= high <= 1
         assert coverage >= high
     assert pick_quarter(ALL, PATTERNS, band=0).random_band == ()
+
+
+# --- recurring patterns from two tasks
+
+RECUR = [
+    [
+        failure(["get", f"act_{j}", *(["odd"] * (i % 3))], 1000 + 10 * j + i, task=f"t{j}{i // 2}")
+        for i in range(6)
+    ]
+    for j in range(8)
+]
+LONELY = [[failure(["get", "alone", f"x{i}"], 2000 + i, task="same") for i in range(4)]]
+RECURRING = [*(f for group in (*RECUR, *LONELY) for f in group), *NOISE]
+TWICE = grouped(*RECUR, *LONELY, noise=NOISE)
+
+
+def tasks_of(subset: Subset, patterns: Patterns = TWICE) -> dict[int, set[str]]:
+    """Tasks picked, by pattern."""
+    by_key = {f.key: f.task_id for f in RECURRING}
+    found: dict[int, set[str]] = {}
+    for key in subset.keys:
+        found.setdefault(patterns.label(key), set()).add(by_key[key])
+    return found
+
+
+@pytest.mark.parametrize(("budget", "twice"), [(2, 1), (3, 1), (4, 2), (15, 7), (16, 8), (24, 8)])
+def test_a_recurring_pattern_comes_with_a_second_task_while_the_budget_allows(
+    budget: int, twice: int
+) -> None:
+    found = tasks_of(pick_quarter(RECURRING, TWICE, budget))
+    seen = [len(found.get(j, ())) for j in range(8)]
+    assert sum(n >= 2 for n in seen) == twice
+    assert seen.count(1) == (budget % 2 if budget < 16 else 0), "one alone only where the budget is odd"
+
+
+def test_what_no_recurring_pattern_needs_goes_to_the_others() -> None:
+    found = tasks_of(pick_quarter(RECURRING, TWICE, 20))
+    assert 8 in found and -1 in found, "the pattern of one task, and noise"
+    assert not {8, -1} & tasks_of(pick_quarter(RECURRING, TWICE, 16)).keys()
+
+
+def test_the_second_task_says_so() -> None:
+    picks = pick_quarter(RECURRING, TWICE, 16).picks
+    opened, seconds = picks[:8], picks[8:]
+    assert all("opens pattern" in p.reason for p in opened)
+    for pick in seconds:
+        assert pick.reason.startswith(f"It is the second task of pattern {TWICE.label(pick.key)}")
+
+
+def test_a_pinned_pattern_gets_its_second_task_and_excluded_tasks_are_none() -> None:
+    first, *_ = RECUR[3]
+    others = {f.key for f in RECUR[3] if f.task_id != first.task_id}
+    free = pick_quarter(RECURRING, TWICE, 2, pins=[first.key])
+    assert free.keys[0] == first.key and len(tasks_of(free)[3]) == 2
+    held = pick_quarter(RECURRING, TWICE, 3, pins=[first.key], excludes=others)
+    assert tasks_of(held).pop(3) == {first.task_id}
+    assert [len(t) for j, t in tasks_of(held).items() if j != 3] == [2], "the room goes to another pattern"
+
+
+def test_two_tasks_cost_less_coverage_than_a_random_pick() -> None:
+    for budget in (15, 16, 20):
+        subset = pick_quarter(RECURRING, TWICE, budget)
+        assert subset.coverage[-1] >= subset.random_band[-1][1]
 
 
 def test_random_quarter_and_all() -> None:

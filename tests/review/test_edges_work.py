@@ -293,11 +293,11 @@ def test_no_event_line_breaks_the_edit(opencode: Opencode, parent: Harness, tmp_
     ]  # fmt: skip
     script = f"echo 'x = 1' > contract.py\n{says(tmp_path, *odd, *step(reason='length'))}"
     made = opencode(script).edit(parent.path, SPEC, tmp_path / "c")
-    assert (made.outcome, made.usage.calls, made.usage.prompt_tokens) == ("edited", 4, 1000)
+    assert (made.outcome, made.usage.calls, made.usage.prompt_tokens) == ("edited", 3, 1000)
     assert made.notes == (
         "denied: ?",
         "opencode: answers cut off at the model's output limit: 1",
-        "opencode: event lines that could not be read: 3",
+        "opencode: event lines that could not be read: 4",
     )
     assert json.loads(json.dumps(to_json(made))) and "\ud800" not in "".join(made.notes)
 

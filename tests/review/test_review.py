@@ -20,9 +20,13 @@ from ecdysis_lab.harness import load_harness
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.models import ModelParams, PermanentError, providers
 from ecdysis_lab.records import Failure, LabError, Message, Pattern, Patterns, Pick, Subset, Trajectory, Trial
-from ecdysis_lab.review.context import Context, acts_of, build_context, excerpt, short, tokens
-from ecdysis_lab.review.debate import REPAIR, TURN_CHARS, Reviewer, prompt, prompts_hash
+from ecdysis_lab.review.context import Context, build_context
+from ecdysis_lab.review.debate import REPAIR, REPAIR_CHARS, TURN_CHARS, Reviewer, prompt, prompts_hash
+from ecdysis_lab.review.editors.staging import render_spec
+from ecdysis_lab.review.evidence import exhibit, short, tokens
+from ecdysis_lab.review.sections import acts_of
 from ecdysis_lab.review.spec import parse_spec
+from ecdysis_lab.train.settings import configure
 
 ROOT = Path(__file__).resolve().parents[2]
 BAD, WHY = "no JSON here", "no complete JSON object with `changes` in the answer"
@@ -38,8 +42,8 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 class Bench:
     """A scripted reviewer with a checkpoint in memory."""
 
-    def __init__(self, answers: list[str], rounds: int = 2) -> None:
-        self.answers, self.rounds, self.state = answers, rounds, None
+    def __init__(self, answers: list[str], rounds: int = 2, **other: Any) -> None:
+        self.answers, self.rounds, self.state, self.other = answers, rounds, None, other
         self.saved: list[dict[str, Any]] = []
         self.requests: list[Request] = []
 
@@ -50,7 +54,9 @@ class Bench:
     def review(self, context: Context = CONTEXT) -> Any:
         with OpenAIServer([text(a) for a in self.answers], status(401, "no more answers")) as server:
             params = ModelParams(api_base=server.url)
-            reviewer = Reviewer("openai/x", params, self.rounds, load=lambda: self.state, save=self.save)
+            reviewer = Reviewer(
+                "openai/x", params, self.rounds, load=lambda: self.state, save=self.save, **self.other
+            )
             try:
                 return reviewer.review(context)
             finally:
@@ -76,14 +82,90 @@ def test_two_rounds_of_three_then_the_moderator() -> None:
     assert "## Analyst, turn 4\nd" in asked
 
 
+def shown(bench: Bench) -> list[str]:
+    """What each request showed: the system prompt and the evidence with the debate."""
+    return ["\n".join(str(m["content"]) for m in r.body["messages"]) for r in bench.requests]
+
+
+def test_the_critic_is_asked_again_after_the_revision_and_sees_it() -> None:
+    bench = Bench(["proposal", "attack", "record", "revision", "second attack", "second record", GOOD])
+    bench.review()
+    analyst, critic, engineer, again, attacks_again, closes, moderator = shown(bench)
+    assert "proposal" not in analyst.partition("# Debate so far")[2]
+    assert "## Analyst, turn 1\nproposal" in critic and "Answer as the Critic, round 1 of 2." in critic
+    assert "## Critic, turn 2\nattack" in engineer
+    assert "## Engineer, turn 3\nrecord" in again and "Answer as the Analyst, round 2 of 2." in again
+    assert "## Analyst, turn 4\nrevision" in attacks_again
+    assert "Answer as the Critic, round 2 of 2." in attacks_again
+    assert "## Critic, turn 5\nsecond attack" in closes
+    assert "## Engineer, turn 6\nsecond record" in moderator
+    assert all("evidence\n\n# " in said for said in shown(bench)), "everyone sees the whole context"
+
+
+@pytest.mark.parametrize(
+    "role, words",
+    [
+        ("analyst", ["smallest changes", "In a later round, write the whole list again", "two tasks"]),
+        ("critic", ["Over-broad trigger", "Blocked legal act", "Breach of the runtime contract", "Regression",
+                    "Dependence on incidental order", "Overfitting to one task", "judge the revised proposals anew"]),
+        ("engineer", ["Agreed", "In dispute", "To settle next", "You propose nothing new"]),
+        ("moderator", ["Answer with one JSON object", "from at least two tasks", "`changes` is []"]),
+        ("shared", ["is frozen", "`trial#step`", "no call is newly refused or changed", "no ids, names, amounts"]),
+    ],
+)  # fmt: skip
+def test_each_role_is_told_its_part(role: str, words: list[str]) -> None:
+    assert [w for w in words if w not in prompt(role)] == []
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "ecdysis_lab/review/prompts").glob("*.md")), ids=lambda p: p.stem
+)
+def test_prompts_name_no_domain(path: Path) -> None:
+    said = path.read_text(encoding="utf-8").lower()
+    assert [
+        w for w in ("airline", "retail", "reservation", "flight", "order_id", "sql", "bash") if w in said
+    ] == []
+
+
+def test_templates_are_told_to_the_moderator_and_only_for_the_rules_editor() -> None:
+    for vocabulary in (False, True):
+        bench = Bench([*"abc", GOOD], rounds=1, vocabulary=vocabulary)
+        bench.review()
+        assert ["canonical_argument" in said for said in shown(bench)] == [False, False, False, vocabulary]
+
+
+def test_the_roles_are_a_setting() -> None:
+    bench = Bench([*"abcd", GOOD], roles=("analyst", "critic"))
+    bench.review()
+    assert roles(bench.requests) == ["analyst", "critic", "analyst", "critic", "moderator"]
+    assert "Answer as the Critic, round 2 of 2." in shown(bench)[3]
+    with pytest.raises(LabError, match=r"^roles: unknown 'judge'; choose from analyst, critic, engineer$"):
+        Reviewer("openai/x", roles=("analyst", "judge"))
+
+
+def test_without_debate_an_editor_that_reads_gets_the_patterns_and_nobody_is_asked(many: Any) -> None:
+    failures, patterns = many
+    bench = Bench([], rounds=0)
+    review = bench.review(context_of(failures, patterns))
+    assert (bench.requests, review.outcome, review.turns, review.usage.calls) == ([], "spec", (), 0)
+    assert review.spec.changes == ()
+    assert [line[:15] for line in review.spec.patterns[:2]] == ["P0 recurring: 1", "P2 recurring: 8"]
+    assert review.spec.notes == ""
+    context = context_of(failures, patterns)
+    context = replace(context, text=context.text + "\n\n# This round\nOne task\nis enough.")
+    assert Reviewer("hand", rounds=0).review(context).spec.notes == "One task is enough."
+    told = render_spec(review.spec)
+    assert told.startswith("# Find the changes yourself\n") and "- P0 recurring: 100 failures" in told
+
+
 def test_without_debate_one_reviewer_and_the_moderator() -> None:
-    bench = Bench(["one look", GOOD], rounds=0)
+    bench = Bench(["one look", GOOD], rounds=0, vocabulary=True)
     assert bench.review().outcome == "spec"
     assert roles(bench.requests) == ["reviewer", "moderator"]
 
 
 def test_only_the_moderator_is_asked_for_json() -> None:
-    bench = Bench(["x", GOOD], rounds=0)
+    bench = Bench(["x", GOOD], rounds=0, vocabulary=True)
     bench.review()
     assert "response_format" not in bench.requests[0].body
     wanted = bench.requests[1].body["response_format"]
@@ -92,7 +174,7 @@ def test_only_the_moderator_is_asked_for_json() -> None:
 
 
 def test_temperature_is_zero_and_trajectories_are_called_data() -> None:
-    bench = Bench(["x", GOOD], rounds=0)
+    bench = Bench(["x", GOOD], rounds=0, vocabulary=True)
     bench.review()
     for request in bench.requests:
         assert request.body["temperature"] == 0.0
@@ -103,7 +185,7 @@ def test_temperature_is_zero_and_trajectories_are_called_data() -> None:
 
 
 def test_a_repair_is_asked_for_exactly_once() -> None:
-    bench = Bench(["x", BAD, GOOD, GOOD], rounds=0)
+    bench = Bench(["x", BAD, GOOD, GOOD], rounds=0, vocabulary=True)
     review = bench.review()
     assert (review.outcome, len(bench.requests)) == ("spec", 3)
     said = bench.requests[2].body["messages"]
@@ -111,9 +193,83 @@ def test_a_repair_is_asked_for_exactly_once() -> None:
         {"role": "assistant", "content": BAD},
         {"role": "user", "content": REPAIR.format(why=WHY)},
     ]
-    bench = Bench(["x", BAD, BAD, GOOD], rounds=0)
+    bench = Bench(["x", BAD, BAD, GOOD], rounds=0, vocabulary=True)
     review = bench.review()
     assert (review.outcome, review.spec, review.reason, len(bench.requests)) == ("no_spec", None, WHY, 3)
+
+
+REFUSED = {
+    "json_schema": "'response_format.type' must be one of 'text', 'json_object'",
+    "json_object": "Invalid parameter: response_format of type json_object is not supported by this model",
+}
+
+
+@pytest.mark.parametrize("refuses", [(), ("json_schema",), ("json_schema", "json_object")])
+def test_json_is_asked_for_in_the_best_form_that_the_server_takes(refuses: tuple[str, ...]) -> None:
+    """A refused form is not asked for again in this process, neither for the repair nor in the next debate."""
+    forms: list[str] = []
+
+    def server(request: Request) -> Any:
+        if roles([request]) != ["moderator"]:
+            return text("a turn")
+        form = request.body.get("response_format", {"type": "text"})["type"]
+        forms.append(form)
+        if form in refuses:
+            return status(400, REFUSED[form])
+        return text(GOOD if len(request.body["messages"]) > 2 else BAD)
+
+    left = [form for form in ("json_schema", "json_object", "text") if form not in refuses]
+    with OpenAIServer(server) as http:
+        reviewer = Reviewer("openai/x", ModelParams(api_base=http.url), 1)
+        review = reviewer.review(CONTEXT)
+        assert (review.outcome, review.usage.calls) == ("spec", 5)
+        assert forms == [*refuses, left[0], left[0]]
+        reviewer.review(CONTEXT)
+    assert forms == [*refuses, *[left[0]] * 4]
+
+
+def test_another_rejected_request_is_no_reason_to_ask_in_another_form() -> None:
+    with OpenAIServer([text("x"), status(400, "temperature must be 1")], text(GOOD)) as server:
+        reviewer = Reviewer("openai/x", ModelParams(api_base=server.url), 0, vocabulary=True)
+        with pytest.raises(PermanentError, match="temperature must be 1"):
+            reviewer.review(CONTEXT)
+        assert len(server.requests) == 2
+
+
+def test_a_provider_without_forms_is_asked_for_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(providers.litellm(), "get_supported_openai_params", lambda **_: ["temperature"])
+    bench = Bench(["x", GOOD], rounds=0, vocabulary=True)
+    assert bench.review().outcome == "spec"
+    assert [r for r in bench.requests if "response_format" in r.body] == []
+
+
+def test_a_repair_sees_the_whole_answer() -> None:
+    long = f"{'y' * 30_000} the end"
+    bench = Bench(["x", long, GOOD], rounds=0, vocabulary=True)
+    bench.review()
+    assert bench.requests[2].body["messages"][-2]["content"] == long
+    longer = "y" * (REPAIR_CHARS + 7)
+    bench = Bench(["x", longer, GOOD], rounds=0, vocabulary=True)
+    bench.review()
+    seen = bench.requests[2].body["messages"][-2]["content"]
+    assert seen.endswith(f"the last 7 of {REPAIR_CHARS + 7} characters are not shown)")
+
+
+def test_a_review_call_has_a_time_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert configure(review_model="openai/x").review_params.timeout_seconds == 600.0
+    params = configure(review_model="openai/x", timeout_seconds=5, review_timeout_seconds=33).review_params
+    assert params.timeout_seconds == 33.0
+    asked: list[float] = []
+
+    def ask(*_: Any, params: ModelParams, **__: Any) -> Any:
+        asked.append(params.timeout_seconds)
+        raise PermanentError("enough")
+
+    monkeypatch.setattr("ecdysis_lab.review.debate.complete", ask)
+    for given in (params, None):
+        with pytest.raises(PermanentError):
+            Reviewer("openai/x", given).review(CONTEXT)
+    assert asked == [33.0, 600.0]
 
 
 @pytest.mark.parametrize("name", [*SAME, *NOTHING])
@@ -134,23 +290,23 @@ def test_a_refusal_by_the_provider_is_an_answer_too() -> None:
         400, "The response was filtered by the content management policy", error_code="content_filter"
     )
     with OpenAIServer([text("x"), blocked, text(GOOD)]) as server:
-        review = Reviewer("openai/x", ModelParams(api_base=server.url), 0).review(CONTEXT)
+        review = Reviewer("openai/x", ModelParams(api_base=server.url), 0, vocabulary=True).review(CONTEXT)
     assert review.outcome == "spec"
     assert review.turns[1][1].startswith("(no answer: openai/x: the provider refused the content")
 
 
 def test_a_refused_key_stops_it() -> None:
     with pytest.raises(PermanentError, match="OPENAI_API_KEY"):
-        Bench([], rounds=0).review()
+        Bench([], rounds=0, vocabulary=True).review()
 
 
 def test_a_turn_of_a_megabyte_is_cut_for_the_others() -> None:
-    bench = Bench(["y" * 1_000_000, GOOD], rounds=0)
+    bench = Bench(["y" * 1_000_000, GOOD], rounds=0, vocabulary=True)
     review = bench.review()
     assert len(review.turns[0][1]) == 1_000_000
     asked = bench.requests[1].body["messages"][1]["content"]
     assert len(asked) < TURN_CHARS + 500
-    assert asked.endswith(f"(… {1_000_000 - TURN_CHARS} more characters)")
+    assert f"the last {1_000_000 - TURN_CHARS} of 1000000 characters are not shown" in asked
 
 
 # -- checkpoints ------------------------------------------------------------------------------------------------
@@ -233,7 +389,7 @@ def test_every_prompt_file_is_part_of_it(name: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_checkpoint_names_the_prompts() -> None:
-    bench = Bench(["x", GOOD], rounds=0)
+    bench = Bench(["x", GOOD], rounds=0, vocabulary=True)
     bench.review()
     assert [s["prompts"] for s in bench.saved] == [prompts_hash()] * 2
 
@@ -341,9 +497,10 @@ def test_three_hundred_failures_fit_a_small_model_and_the_cut_is_said(many: Any)
     assert token_counter(model="gpt-4o", text=context.text) <= 32_000
     shown = re.findall(r"^## trial ([0-9a-f]{8}) \| (\w+) \|", context.text, re.M)
     assert 20 < len(shown) < 300
-    sentence = f"{300 - len(shown)} of 300 excerpts, for lack of room"
-    assert context.left_out == (sentence,)
-    assert f"# Evidence\n(left out: {sentence})\n## trial" in context.text
+    cut, sentence = context.left_out
+    assert cut.startswith("all but an excerpt of ")
+    assert sentence == f"{300 - len(shown)} of 300 trials, for lack of room"
+    assert f"# Evidence\n(left out: {cut})\n(left out: {sentence})\n## trial" in context.text
     assert [p for _, p in shown] == sorted((p for _, p in shown), key=["P0", "P2", "P1", "noise"].index)
     assert shown[0][1] == "P0"
     assert set(context.references) == {key for key, _ in shown}, "only what was shown can be cited"
@@ -360,10 +517,14 @@ def test_nothing_is_cut_where_all_fits(many: Any) -> None:
 def test_the_table_lists_recurring_patterns_first(many: Any) -> None:
     failures, patterns = many
     table = context_of(failures, patterns).text.partition("# Patterns (300 failures)\n")[2].splitlines()[:4]
-    assert table[0] == "- P0 recurring: 100 failures over 20 tasks; pattern-0; e.g. a quote"
+    counts = "100 failures over 20 tasks (100 picked / 100 in all)"
+    assert table[0] == f"- P0 recurring: {counts}; pattern-0; e.g. a quote"
     assert table[1].startswith("- P2 recurring: 80 failures")
-    assert table[2] == "- P1 auxiliary: 20 failures over 1 tasks; pattern-1; e.g. a quote"
-    assert table[3] == "- noise: 100 failures without a pattern"
+    assert (
+        table[2]
+        == "- P1 auxiliary: 20 failures over 1 tasks (20 picked / 20 in all); pattern-1; e.g. a quote"
+    )
+    assert table[3] == "- noise: 100 failures without a pattern (100 picked / 100 in all)"
     assert context_of(failures, patterns).recurring == {0, 2}
 
 
@@ -395,7 +556,7 @@ def test_what_cannot_fit_leaves_no_evidence_and_says_so(many: Any) -> None:
     failures, patterns = many
     context = context_of(failures, patterns, 500, harness=load_harness("airline"))
     assert context.references == {}
-    assert context.left_out[0] == "300 of 300 excerpts, for lack of room"
+    assert context.left_out[0] == "300 of 300 trials, for lack of room"
 
 
 def test_acts_are_those_the_environment_took() -> None:
@@ -408,7 +569,7 @@ def test_acts_are_those_the_environment_took() -> None:
 
 def test_a_long_trial_is_cut_around_what_went_wrong() -> None:
     whole = failure(1, "t", turns=60)
-    lines = excerpt(replace(whole, first_bad=80), 3, "T1").splitlines()
+    lines = exhibit(replace(whole, first_bad=80), 3, "T1").excerpt.splitlines()
     assert lines[0].startswith(
         f"## trial {short(whole.key)} | P3 | task T1 | ended user_stop | failed checks: db"
     )
@@ -455,7 +616,9 @@ def test_an_order_inside_a_trajectory_opens_no_section(attacked: Any) -> None:
     assert len(re.findall(r"^## trial ", context.text, re.M)) == 4
     assert "ffffffff" not in context.references
     evidence = context.text.partition("# Evidence")[2].partition("\n# Proposals")[0]
-    assert all(line.startswith(("##", "first wrong", "[")) for line in evidence.splitlines()[1:] if line)
+    assert all(
+        line.startswith(("##", "first wrong", "[", "    ")) for line in evidence.splitlines()[1:] if line
+    )
 
 
 def test_a_tool_called_by_a_name_of_several_lines_opens_no_section() -> None:

@@ -39,7 +39,9 @@ class Breaking:
     name = "breaking"
     root: ClassVar[Path]
 
-    def edit(self, folder: Path, spec: Spec, out: Path, feedback: str = "") -> Candidate:
+    def edit(
+        self, folder: Path, spec: Spec, out: Path, feedback: str = "", evidence: Any = None
+    ) -> Candidate:
         parent = load_harness(folder)
         copy_harness(parent, out)
         if "actions.py" not in parent.files:
@@ -170,7 +172,7 @@ def test_the_list_of_runs(shown: Lab, tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_edits_one_by_one_are_shown_each(shown: Lab, tmp_path: Path) -> None:
-    lab = Lab(tmp_path, shown, rounds=1, arm="self-evolution", editor="rules")
+    lab = Lab(tmp_path, shown, rounds=1, arm="self-evolution-verified", editor="rules")
     lab.train()
     (found,) = rounds.told(lab.run)["rounds"]
     assert found["gate"] == "" and found["told"].startswith("ACCEPTED: each failure alone: ")

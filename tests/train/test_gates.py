@@ -72,7 +72,8 @@ def test_a_strict_rise_is_accepted() -> None:
     assert (result.outcome, result.reason) == ("passed", "training score rises from 2 to 3 of 5")
     assert (found.before, found.after, found.gained, found.lost) == (2.0, 3.0, ("2#0",), ())
     assert result.numbers == {
-        "pairs": 5, "reused": 0, "before": 2.0, "after": 3.0, "gained": 1, "lost": 0, "sign_test_p": 1.0
+        "pairs": 5, "reused": 0, "before": 2.0, "after": 3.0, "gained": 1, "lost": 0,
+        "tasks_up": 1, "tasks_down": 0, "sign_test_p": 1.0,
     }  # fmt: skip
 
 
@@ -446,8 +447,61 @@ def test_an_arm_names_gates_that_exist() -> None:
     known = {gate.name for gate in gates.GATES}
     assert all(set(arm.gates) <= known for arm in ARMS.values() if arm.gates is not None)
     assert [g.name for g in gates.gates_of(ARMS["ecdysis"])] == [g.name for g in gates.GATES]
-    alone = [g.name for g in gates.gates_of(ARMS["self-evolution"])]
-    assert alone == ["static", "probe", "coverage", "probe", "improvement"]
+    verified = [g.name for g in gates.gates_of(ARMS["self-evolution-verified"])]
+    assert verified == ["static", "probe", "coverage", "probe", "improvement"]
+    alone = gates.gates_of(ARMS["self-evolution"])
+    assert [(g.name, g.paid) for g in alone] == [("static", False), ("probe", False)]
+
+
+# -- the round as a whole ---------------------------------------------------------------------------------------------
+
+
+def whole(solved_before: int, solved_after: int, tasks: int = 20) -> GateResult:
+    """The rollback gate where so many of the tasks have a success among two trials."""
+
+    def trials(solved: int, harness: str) -> list[Trajectory]:
+        return scored(
+            {(str(n), seed): float(n < solved and seed == 1) for n in range(tasks) for seed in (0, 1)},
+            harness,
+        )
+
+    made = judging(load_harness("empty"), trials(solved_before, "empty"))
+    made.__dict__["rerun"] = Rerun(made.before, trials(solved_after, "b"))
+    return gates.rollback(made)
+
+
+def test_a_fall_of_exactly_five_points_stays_and_one_more_task_is_rolled_back() -> None:
+    stays, falls = whole(11, 10), whole(11, 9)
+    assert (stays.outcome, stays.reason) == ("passed", "pass@k falls from 55.0 to 50.0 points")
+    assert (falls.outcome, falls.reason) == ("rejected", "pass@k falls from 55.0 to 45.0 points")
+    assert (falls.numbers["tasks"], falls.numbers["pass_k_before"], falls.numbers["pass_k_after"]) == (
+        20,
+        55.0,
+        45.0,
+    )
+    assert whole(3, 2, tasks=19).outcome == "rejected", "5.26 points are more than five"
+    assert whole(3, 2, tasks=21).outcome == "passed", "4.76 are not"
+
+
+def test_pass_at_k_asks_for_one_success_and_not_for_the_sum() -> None:
+    before = scored({("1", 0): 1.0, ("1", 1): 1.0, ("2", 0): 0.0, ("2", 1): 0.0})
+    after = scored({("1", 0): 1.0, ("1", 1): 0.0, ("2", 0): 0.0, ("2", 1): 0.0}, "b")
+    made = judging(load_harness("empty"), before)
+    made.__dict__["rerun"] = Rerun(before, after)
+    assert gates.rollback(made).outcome == "passed" and made.comparison.after < made.comparison.before
+
+
+def test_the_sign_test_counts_tasks_and_not_trials() -> None:
+    """Three trials of one task that flip together are one sign."""
+    before = {(task, seed): 0.0 for task in ("1", "2") for seed in range(3)}
+    after = {(task, seed): float(task == "1") for task, seed in before}
+    numbers = gates.rises(Rerun(scored(before), scored(after, "b"))).numbers
+    assert (numbers["gained"], numbers["tasks_up"], numbers["tasks_down"], numbers["sign_test_p"]) == (
+        3,
+        1,
+        0,
+        1.0,
+    )
 
 
 # -- growth ---------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -19,7 +20,7 @@ from trainlab import Lab, settings
 
 from ecdysis_lab.harness import SHIPPED, copy_harness, diff_harness, load_harness
 from ecdysis_lab.models import complete
-from ecdysis_lab.records import Candidate, GateResult, LabError, RoundRecord, Spec
+from ecdysis_lab.records import Candidate, Edit, GateResult, LabError, RoundRecord, Spec
 from ecdysis_lab.review.debate import Reviewer
 from ecdysis_lab.review.editors.rules import RulesEditor
 from ecdysis_lab.store import Round, Run, Store
@@ -28,8 +29,10 @@ from ecdysis_lab.train.arm_run import ArmRun
 from ecdysis_lab.train.gates import GATES
 from ecdysis_lab.train.judge import Judge
 from ecdysis_lab.train.loop import Trainer
-from ecdysis_lab.train.rounds import Trained
+from ecdysis_lab.train.one_by_one import ALL_HANDED_OVER
+from ecdysis_lab.train.rounds import Trained, training_block
 from ecdysis_lab.train.settings import Settings
+from ecdysis_lab.train.showing import NOTHING_LEFT, choose
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +57,14 @@ def plain(record: RoundRecord) -> dict[str, Any]:
 
 
 def test_a_candidate_is_accepted_only_with_a_strict_rise(done: Any) -> None:
-    _, trained = done
+    lab, trained = done
     assert trained.rounds
     assert any(r.score_after is not None for r in trained.rounds), "some round reaches the rerun"
     for record in trained.rounds:
         rises = record.score_after is not None and record.score_after > record.score_before
-        assert (record.decision == "accepted") == (rises and record.gate == "improvement")
+        single = lab.run.round("ecdysis", record.round).subset.origin == "auxiliary"
+        passed = record.gate == ("confirm" if single else "improvement")
+        assert (record.decision == "accepted") == (rises and passed)
         assert (record.harness == record.candidate) == (record.decision == "accepted")
         if record.score_after is not None:
             assert record.score_after - record.score_before == len(record.gained) - len(record.lost)
@@ -134,12 +139,16 @@ def test_a_round_leaves_its_evidence(done: Any) -> None:
         "review.json",
         "debate.json",
         "record.json",
+        "shown.json",
     }
     assert wanted | {"candidate.diff", "candidate-0"} <= files
     round = lab.run.round("ecdysis", 1)
     review, subset, failures = round.review, round.subset, round.failures
     assert [role for role, _ in review.turns] == ["analyst", "critic", "engineer"] * 2 + ["moderator"]
-    assert len(subset.picks) == first.subset == -(-first.failures // 4)
+    assert len(subset.picks) == first.subset == first.failures and set(subset.keys) == {
+        f.key for f in failures
+    }
+    assert set(round.shown) == set(subset.keys), "all of them fit"
     cited = {e.split("#")[0] for c in review.spec.changes for e in c.evidence}
     assert cited and cited <= {f.key[:8] for f in failures}
 
@@ -267,8 +276,7 @@ def test_other_evidence_under_the_same_round_is_refused(
     monkeypatch.setattr(Round, "save_debate", Once(Round.save_debate, 2, True))
     with pytest.raises(KeyboardInterrupt):
         lab.train()
-    monkeypatch.setattr(loop, "random_quarter", loop.pick_quarter)
-    monkeypatch.setattr(loop, "pick_quarter", lambda failures, patterns, seed: loop.all_failures(failures))
+    monkeypatch.setattr(loop, "choose", lambda how, *given, **named: choose("quarter", *given, **named))
     with pytest.raises(LabError, match="another context"):
         lab.train()
 
@@ -283,7 +291,9 @@ class Scripted:
     sources: ClassVar[list[str]] = [""]
     feedback: ClassVar[list[str]] = []
 
-    def edit(self, folder: Path, spec: Spec, out: Path, feedback: str = "") -> Candidate:
+    def edit(
+        self, folder: Path, spec: Spec, out: Path, feedback: str = "", evidence: Any = None
+    ) -> Candidate:
         parent = load_harness(folder)
         copy_harness(parent, out)
         source = Scripted.sources[min(len(Scripted.feedback), len(Scripted.sources) - 1)]
@@ -315,9 +325,20 @@ SILENT = HOOKS + "def check(call, view):\n    return Allow()\n"
 DENY = HOOKS + "def check(call, view):\n    return Refuse('No.', 'Stop.', 'deny')\n"
 
 
-def test_no_change_ends_the_training(scripted: Script) -> None:
-    _, trained = scripted("", rounds=3)
-    assert [(r.decision, r.gate, r.editor_calls) for r in trained.rounds] == [("no_change", "", 1)]
+def test_an_edit_that_changes_nothing_ends_the_round_and_what_is_left_is_shown_next(scripted: Script) -> None:
+    """All failures were read in the first round; the second shows those of one task, then nothing is left."""
+    lab, trained = scripted("", "", rounds=4)
+    first, second = trained.rounds
+    assert [(r.decision, r.ended) for r in (first, second)] == [
+        ("no_change", ""),
+        ("no_change", NOTHING_LEFT),
+    ]
+    recurring = {key for p in lab.run.round("ecdysis", 1).patterns.recurring for key in p.members}
+    every = {f.key for f in lab.run.round("ecdysis", 1).failures}
+    assert lab.run.round("ecdysis", 2).subset.origin == "auxiliary"
+    assert set(lab.run.round("ecdysis", 2).shown) == every - recurring != set()
+    assert "may rest on evidence of a single task" in lab.run.round("ecdysis", 2).context
+    assert training_block(lab.run, lab.store, "ecdysis")["left"] == {"rounds": 2}
 
 
 def test_a_silent_edit_is_rejected_without_a_single_rerun(scripted: Script) -> None:
@@ -373,7 +394,7 @@ def test_a_gates_reason_survives_an_editor_that_has_no_other_answer(scripted: Sc
     assert first.reason.endswith("asked again, the editor changed nothing (no_change)")
     assert second.round == 2
     text = lab.run.round("ecdysis", 2).context
-    assert "→ legal: refused an act of passing trial" in text
+    assert "- round 1, rejected by gate legal: refused an act of passing trial" in text
 
 
 @pytest.mark.parametrize(
@@ -406,7 +427,10 @@ def test_rejected_proposals_are_told_to_the_next_round(scripted: Script) -> None
     assert trained.rounds[0].decision == "rejected"
     text = lab.run.round("ecdysis", 2).context
     told = text.partition("# Proposals rejected in earlier rounds\n")[2].partition("\n#")[0]
-    assert "→ improvement: training score stays from" in told
+    assert told.startswith("- round 1, rejected by gate improvement: training score stays from ")
+    assert re.search(r"\(training score (\S+) → \1; 0 trials gained, 0 lost\)\n", told)
+    assert '  - gate improvement rejected: {"after": ' in told
+    assert re.search(r"^  - \w+\.py: .* \{\"", told, re.M), "each change with its guard"
 
 
 def test_nothing_fails_ends_the_training(tmp_path: Path) -> None:
@@ -468,14 +492,15 @@ def test_no_decision_without_every_trial(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_persons_pick_is_what_the_review_reads(done: Any, tmp_path: Path) -> None:
     lab, _ = done
     known, subset = lab.run.round("ecdysis", 1).failures, lab.run.round("ecdysis", 1).subset
+    assert subset.origin == "all"
     picked = (known[0].key, known[-1].key)
     path = tmp_path / "subset.json"
     picks = [{"key": k, "gain": 0.0, "reason": "mine"} for k in picked]
     path.write_text(json.dumps({**asdict(subset), "picks": picks, "origin": "person"}))
-    mine = Lab(tmp_path / "mine", lab, rounds=1, subset=str(path))
+    mine = Lab(tmp_path / "mine", lab, rounds=1, subset=str(path), arm="ecdysis-quarter")
     (record,) = mine.train().rounds
     assert record.subset == 2
-    saved = mine.run.round("ecdysis", 1).subset
+    saved = mine.run.round("ecdysis-quarter", 1).subset
     assert (saved.keys, saved.origin) == (picked, "person")
 
 
@@ -484,10 +509,16 @@ def test_a_pick_of_other_failures_is_refused_in_the_first_round(done: Any, tmp_p
     subset = asdict(done[0].run.round("ecdysis", 1).subset)
     path.write_text(json.dumps({**subset, "picks": [{"key": "0" * 64, "gain": 0.0, "reason": "mine"}]}))
     with pytest.raises(LabError, match=r"subset\.json"):
-        Lab(tmp_path / "mine", done[0], rounds=1, subset=str(path)).train()
+        Lab(tmp_path / "mine", done[0], rounds=1, subset=str(path), arm="ecdysis-quarter").train()
 
 
 # -- one by one -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def verified(done: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Trained]:
+    lab = Lab(tmp_path_factory.mktemp("verified"), done[0], rounds=1, arm="self-evolution-verified")
+    return lab, lab.train()
 
 
 @pytest.fixture(scope="module")
@@ -496,10 +527,14 @@ def alone(done: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Tra
     return lab, lab.train()
 
 
-def test_every_failure_goes_to_the_editor_alone(alone: Any) -> None:
-    lab, trained = alone
+def edits_of(lab: Lab, n: int = 1) -> tuple[Edit, ...]:
+    return lab.run.round(lab.arm, n).edits or ()
+
+
+def test_every_failure_goes_to_the_editor_alone(verified: Any) -> None:
+    lab, trained = verified
     (record,) = trained.rounds
-    edits = lab.run.round("self-evolution", 1).edits
+    edits = edits_of(lab)
     assert len(edits) == record.failures > 4
     handed = [e for e in edits if e.decision not in ("mended", "no_spec")]
     assert record.editor_calls == len(handed) == sum(e.editor_calls for e in edits) > 2
@@ -508,22 +543,21 @@ def test_every_failure_goes_to_the_editor_alone(alone: Any) -> None:
     assert record.gained and record.score_after is None and record.gate == ""
 
 
-def test_edits_build_on_each_other_and_each_has_a_ledger_line(alone: Any) -> None:
-    lab, _ = alone
-    edits = lab.run.round("self-evolution", 1).edits
-    force = load_harness("empty").hash
-    for edit in edits:
-        assert edit.parent == force
-        force = edit.candidate if edit.decision == "accepted" else force
-        assert edit.harness == force
-    lines = [(e["edit"], e["decision"]) for e in lab.run.ledger()]
-    assert lines == [*((i, e.decision) for i, e in enumerate(edits, 1)), (0, "accepted")]
+def test_edits_build_on_each_other_and_each_has_a_ledger_line(alone: Any, verified: Any) -> None:
+    for lab, _ in (alone, verified):
+        force = load_harness("empty").hash
+        for edit in edits_of(lab):
+            assert edit.parent == force
+            force = edit.candidate if edit.decision == "accepted" else force
+            assert edit.harness == force
+        lines = [(e["edit"], e["decision"]) for e in lab.run.ledger()]
+        assert lines == [*((i, e.decision) for i, e in enumerate(edits_of(lab), 1)), (0, "accepted")]
 
 
-def test_an_edit_meets_the_gates_of_its_arm_on_its_own_task_only(alone: Any) -> None:
+def test_an_edit_meets_the_gates_of_its_arm_on_its_own_task_only(verified: Any) -> None:
     """Besides, a task is brought up to date before its failure is handed over: that too runs this task only."""
-    lab, trained = alone
-    edits = lab.run.round("self-evolution", 1).edits
+    lab, trained = verified
+    edits = edits_of(lab)
     ran = {(t.trial.harness, t.trial.task_id) for t in lab.store.trajectories(keys=list(lab.ran))}
     tried = {(e.candidate, e.task) for e in edits if e.candidate}
     current = {(e.parent, e.task) for e in edits}
@@ -538,23 +572,75 @@ def test_an_edit_meets_the_gates_of_its_arm_on_its_own_task_only(alone: Any) -> 
         assert all(g.numbers["pairs"] == 2 for g in edit.gates if g.name == "improvement")
 
 
+def test_published_edits_pile_up_without_a_trial_until_the_round_is_over(alone: Any) -> None:
+    """Static policy and probe alone judge an edit; then every training task runs in the last harness, and no other."""
+    lab, trained = alone
+    (record,) = trained.rounds
+    edits = edits_of(lab)
+    assert not any(e.decision == "mended" for e in edits), "what an earlier edit mended is not known yet"
+    assert {g.name for e in edits for g in e.gates} == {"static", "probe"}
+    assert sum(e.decision == "accepted" for e in edits) > 1
+    assert {t.trial.harness for t in lab.store.trajectories(keys=list(lab.ran))} == {edits[-1].harness}
+    assert (record.decision, record.gate, record.harness) == ("accepted", "rollback", edits[-1].harness)
+    (whole,) = record.candidates[-1].gates
+    assert (whole.numbers["tasks"], whole.numbers["pairs"]) == (12, 24)
+    assert record.score_after == whole.numbers["after"] and record.candidate == edits[-1].harness
+
+
+def test_a_round_that_loses_too_much_is_rolled_back_with_all_its_edits(done: Any, tmp_path: Path) -> None:
+    """Refusing every call leaves no task solved; the next round then hands over what it has not, and ends."""
+    refuse = "from ecdysis_lab.hooks import Refuse\n\n\ndef check(call, view):\n    return Refuse('no', 'none', 'stop')\n"
+    Scripted.sources, Scripted.feedback = [refuse, *([""] * 40)], []
+    lab = Lab(tmp_path, done[0], rounds=3, arm="self-evolution", editor=f"{__name__}:Scripted")
+    first, second, third = lab.train().rounds
+    empty = load_harness("empty").hash
+    assert (first.decision, first.gate, first.harness) == ("rejected", "rollback", empty)
+    assert first.score_after == 0 and "pass@k falls from 50.0 to 0.0 points" in first.reason
+    # In the second round only the first failure meets the harness that it met before: it is not handed over again.
+    assert [e.decision for e in edits_of(lab, 2)] == ["repeated", *["no_change"] * (second.failures - 1)]
+    assert second.editor_calls == second.failures - 1 and second.ended == ""
+    assert (third.editor_calls, third.ended) == (0, ALL_HANDED_OVER)
+
+
+def test_nothing_is_handed_over_twice_with_the_same_harness(done: Any, tmp_path: Path) -> None:
+    for arm in ("self-evolution", "self-evolution-verified"):
+        Scripted.sources, Scripted.feedback = [""] * 40, []
+        lab = Lab(tmp_path / arm, done[0], rounds=3, arm=arm, editor=f"{__name__}:Scripted")
+        first, second = lab.train().rounds
+        assert first.editor_calls == first.failures and second.editor_calls == 0
+        assert {e.decision for e in edits_of(lab, 2)} == {"repeated"}
+        assert (second.decision, second.ended) == ("no_change", ALL_HANDED_OVER)
+        pairs = [(e.failure, e.parent) for n in (1, 2) for e in edits_of(lab, n) if e.decision != "repeated"]
+        assert len(pairs) == len(set(pairs))
+
+
+def test_an_editor_with_a_model_reads_the_failure_and_no_review(done: Any, tmp_path: Path) -> None:
+    Scripted.sources, Scripted.feedback = [""] * 40, []
+    lab = Lab(tmp_path, done[0], rounds=1, arm="self-evolution", editor=f"{__name__}:Scripted")
+    (record,) = lab.train().rounds
+    assert record.usage.calls == 0 and lab.run.round("self-evolution", 1).debate(1) is None
+    assert all(e.changes == () for e in edits_of(lab))
+
+
 @pytest.mark.parametrize("where", ["edit", "judge", "write_json"])
+@pytest.mark.parametrize("arm", ["alone", "verified"])
 def test_one_by_one_goes_on_after_a_stop(
-    where: str, alone: Any, done: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: str, arm: str, request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner, name = {
         "edit": (RulesEditor, "edit"), "judge": (Judge, "judge"), "write_json": (Run, "write_json")
     }[where]  # fmt: skip
-    lab = Lab(tmp_path, alone[0], rounds=1, arm="self-evolution")
+    like, trained = request.getfixturevalue(arm)
+    lab = Lab(tmp_path, like, rounds=1, arm=like.arm)
     once = Once(getattr(owner, name), 3 if where != "write_json" else 8, True)
     monkeypatch.setattr(owner, name, once)
     with pytest.raises(KeyboardInterrupt):
         lab.train()
     found = lab.train()
     assert once.left <= 0 and lab.ran == Counter()
-    assert [plain(r) for r in found.rounds] == [plain(r) for r in alone[1].rounds]
+    assert [plain(r) for r in found.rounds] == [plain(r) for r in trained.rounds]
     assert [(e["edit"], e["decision"]) for e in lab.run.ledger()] == [
-        (e["edit"], e["decision"]) for e in alone[0].run.ledger()
+        (e["edit"], e["decision"]) for e in like.run.ledger()
     ]
 
 
@@ -562,10 +648,10 @@ def test_an_edit_that_does_nothing_earns_nothing_from_an_earlier_one(done: Any, 
     """Each failure is looked at in the harness in force, not in the one that the round began with."""
     human = (SHIPPED / "airline" / "actions.py").read_text()
     Scripted.sources, Scripted.feedback = [human, *(f"{human}\n# {i}\n" for i in range(40))], []
-    lab = Lab(tmp_path, done[0], rounds=1, arm="self-evolution",
+    lab = Lab(tmp_path, done[0], rounds=1, arm="self-evolution-verified",
               editor=f"{__name__}:Scripted")  # fmt: skip
     lab.train()
-    words = [e.decision for e in lab.run.round("self-evolution", 1).edits]
+    words = [e.decision for e in edits_of(lab)]
     assert words.count("accepted") == 1 and "mended" in words, words
 
 

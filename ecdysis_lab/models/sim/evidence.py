@@ -57,7 +57,7 @@ class Evidence:
     excerpts : failed trials. acts : tool -> argument objects that succeeded. kinds : tool -> read, write, other.
     policy : its lines. source : the current harness. recurring : ids of the patterns over two tasks or more.
     arguments : tool -> argument names of its schema. talks : whether the agent talks with a user.
-    rejected : proposals that a gate rejected in earlier rounds.
+    rejected : proposals that a gate rejected in earlier rounds. auxiliary : whether one task is evidence enough.
     """
 
     excerpts: tuple[Excerpt, ...]
@@ -69,6 +69,7 @@ class Evidence:
     rejected: str = ""
     arguments: dict[str, tuple[str, ...]] = field(default_factory=dict)
     talks: bool = True
+    auxiliary: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,12 +121,14 @@ def parse(text: str) -> Evidence:
         talks="It talks with a user." in section("Setting"),
         source=text.partition("\n# Current harness\n")[2].partition("\n# Tools\n")[0],
         rejected=section("Proposals rejected"),
+        auxiliary="This round" in sections,
         recurring=frozenset(int(p) for p in re.findall(r"^- P(\d+) recurring:", section("Patterns"), re.M)),
     )
 
 
 def _excerpts(text: str) -> Iterator[Excerpt]:
-    for block in re.split(r"^## trial ", text, flags=re.M)[1:]:
+    folded = re.sub(r"\n {4}", " ", text)  # further lines of an entry are indented
+    for block in re.split(r"^## trial ", folded, flags=re.M)[1:]:
         head, *lines = block.strip().splitlines()
         trial, pattern, task, _, checks = (part.strip() for part in head.split("|"))
         named = checks.removeprefix("failed checks:").strip()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 from typing import Any
 
+from ecdysis_lab.models import HAND
 from ecdysis_lab.records import Editor, LabError
 
 REGISTRY: dict[str, str] = {
     "rules": "ecdysis_lab.review.editors.rules:RulesEditor",
     "opencode": "ecdysis_lab.review.editors.opencode:OpenCodeEditor",
     "litellm": "ecdysis_lab.review.editors.litellm:LiteLLMEditor",
+    "hand": "ecdysis_lab.review.editors.hand:HandEditor",
 }
 SERVER_KEY = "OPENAI_API_KEY"  # what LiteLLM sends to the server of an ``openai/`` model, and to no other
 
@@ -39,20 +42,47 @@ def load(name: str, **options: Any) -> Editor:
     return made
 
 
-def for_run(name: str, model: str, api_base: str | None = None, budget: Any = None) -> Editor:
+def chosen(name: str, model: str, api_base: str | None = None) -> str:
+    """What ``auto`` stands for on this machine; any other name is itself.
+
+    ``rules`` where the review model is simulated, ``hand`` where a person plays it; else ``opencode`` where it is
+    installed and there is a server that it can talk to; else ``litellm``.
+
+    Parameters
+    ----------
+    name : of an editor, or ``auto``. model, api_base : LiteLLM name of the review model and its server.
+    """
+    if name != "auto":
+        return name
+    if model.startswith("sim/"):
+        return "rules"
+    if model == "hand":
+        return "hand"
+    served = model.startswith("openai/") and api_base
+    return "opencode" if served and shutil.which("opencode") else "litellm"
+
+
+def for_run(
+    name: str,
+    model: str,
+    api_base: str | None = None,
+    budget: Any = None,
+    prompt_tokens: int = 80_000,
+) -> Editor:
     """An editor for a training run; editors with a model use the run's review model.
 
     Parameters
     ----------
-    name : as for :func:`load`. model, api_base : LiteLLM name of the review model and its server.
-    budget : shared budget of the run.
+    name : as for :func:`chosen`. model, api_base : LiteLLM name of the review model and its server.
+    budget : shared budget of the run. prompt_tokens : of one prompt at most.
 
     Raises
     ------
-    LabError: unknown name, or an editor that needs a model with a simulated one.
+    LabError: unknown name, or an editor that needs a model with a simulated one, or with answers by hand.
     """
+    name = chosen(name, model, api_base)
     key = SERVER_KEY if model.startswith("openai/") and os.environ.get(SERVER_KEY) else None
-    price = _price(model) if name == "opencode" else None
+    price = price_of(model) if name == "opencode" else None
     options: dict[str, dict[str, Any]] = {
         "opencode": {
             "model": model,
@@ -61,17 +91,25 @@ def for_run(name: str, model: str, api_base: str | None = None, budget: Any = No
             "budget": budget,
             "usd_per_token": price,
         },
-        "litellm": {"model": model, "api_base": api_base, "budget": budget},
+        "litellm": {
+            "model": model,
+            "api_base": api_base,
+            "budget": budget,
+            "prompt_tokens": prompt_tokens,
+        },
     }
-    if name in options and model.startswith("sim/"):
+    if name in options and (model.startswith("sim/") or model == HAND):
+        other = HAND if model == HAND else "rules"
         raise LabError(
-            f"editor {name!r} needs a real review model, got {model!r}; or choose the editor rules"
+            f"editor {name!r} needs a real review model, got {model!r}; or choose the editor {other}"
         )
     return load(name, **options.get(name, {}))
 
 
-def _price(model: str) -> tuple[float, float] | None:
-    """LiteLLM's price of a prompt and of a completion token, or None where it knows none."""
+def price_of(model: str) -> tuple[float, float] | None:
+    """Price in USD of a prompt and of a completion token, or None where LiteLLM knows none; ``sim/`` is free."""
+    if model.startswith("sim/"):
+        return 0.0, 0.0
     import litellm
 
     for name in (model, model.partition("/")[2]):

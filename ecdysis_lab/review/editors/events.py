@@ -12,7 +12,7 @@ from ecdysis_lab.models.errors import BudgetExceeded, redact
 from ecdysis_lab.records import Usage
 from ecdysis_lab.review.editors import staging
 from ecdysis_lab.review.editors.watch import Line
-from ecdysis_lab.review.spec import printable
+from ecdysis_lab.store.foreign import ForeignText, clean, parse_json
 
 ERRORS_IN_A_ROW = 4  # OpenCode itself repeats a failed request for as long as one lets it
 STALE_STEPS = 5  # in a row that only repeat earlier ones or are empty; it would go on with them for hours
@@ -75,13 +75,13 @@ class Log:
 
     def _event(self, text: str) -> None:
         try:
-            event = json.loads(text)
+            event = parse_json(text, max_chars=MAX_EVENT_CHARS)
             kind, part = event.get("type"), _table(event.get("part"))
             state = _table(part.get("state"))
             act = f"{part.get('tool')} {json.dumps(state.get('input'), sort_keys=True)}"
         except AttributeError:
             return  # JSON, and no event
-        except (ValueError, RecursionError):
+        except ForeignText:
             self.unread += text.startswith("{")  # a banner does not
             return
         self._keep(text)
@@ -140,7 +140,7 @@ class Log:
             return  # e.g. a text to replace that is not there: the model sees it and goes on
         what = str(next((asked[k] for k in ("filePath", "command", "path", "url") if k in asked), ""))[:120]
         if len(self.denied) < MESSAGES:
-            self.denied.append(printable(staging.scrub(f"denied: {tool} {what}".rstrip(), self.secret)))
+            self.denied.append(clean(staging.scrub(f"denied: {tool} {what}".rstrip(), self.secret)))
 
     def _logged(self, text: str) -> None:
         if 'message="stream error"' not in text:
@@ -155,7 +155,7 @@ class Log:
         self.failure = f"opencode: the model did not answer: {self._clean(why)}"
 
     def _clean(self, text: str) -> str:
-        return redact(printable(staging.scrub(text, self.secret)))
+        return redact(clean(staging.scrub(text, self.secret)))
 
 
 def _table(value: Any) -> dict[str, Any]:

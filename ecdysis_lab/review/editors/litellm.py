@@ -5,17 +5,27 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ecdysis_lab.harness import load_harness
 from ecdysis_lab.harness.source import FILES, Harness
-from ecdysis_lab.models import MODEL_FORMS, Budget, ContentError, ModelParams, check_model, complete
+from ecdysis_lab.models import (
+    HAND,
+    MODEL_FORMS,
+    Budget,
+    ContentError,
+    ModelParams,
+    check_model,
+    complete,
+    refused,
+)
 from ecdysis_lab.records import Candidate, LabError, Spec, Usage
 from ecdysis_lab.review.debate import prompt
 from ecdysis_lab.review.editors import staging
-from ecdysis_lab.review.spec import printable
+from ecdysis_lab.review.evidence import tokens
 
 REPAIR = "Your blocks could not be applied, and none was:\n{why}\n\nAnswer again with all blocks, corrected."
 REPAIR_CHARS = 40_000  # of the unusable answer that the model gets to see again
@@ -44,6 +54,7 @@ class LiteLLMEditor:
     api_base : URL of one's own server; overrides that of ``params``.
     params : sampling parameters (temperature 0 and 600 s by default).
     budget : shared budget of the run.
+    prompt_tokens : of one prompt at most; what the evidence has more is left out, and said.
 
     Raises
     ------
@@ -58,29 +69,40 @@ class LiteLLMEditor:
         api_base: str | None = None,
         params: ModelParams | None = None,
         budget: Budget | None = None,
+        prompt_tokens: int = 80_000,
     ) -> None:
         if not model:
             raise LabError(f"editor litellm: model is not set; give {MODEL_FORMS}")
         params = params or ModelParams(timeout_seconds=600.0)
         self.params = replace(params, api_base=api_base) if api_base else params
-        self.model, self.budget = model, budget
+        self.model, self.budget, self.prompt_tokens = model, budget, prompt_tokens
         check_model(model, self.params)
 
-    def edit(self, harness: Path, spec: Spec, out: Path, feedback: str = "") -> Candidate:
+    def edit(
+        self,
+        harness: Path,
+        spec: Spec,
+        out: Path,
+        feedback: str = "",
+        evidence: Mapping[str, str] | None = None,
+    ) -> Candidate:
         """Edit a copy of the harness once; the conversation is kept beside ``out`` as ``<out>.editor.jsonl``.
 
         Parameters
         ----------
         harness : folder of the current harness. spec : what to change. out : folder to create.
         feedback : a gate's reason against an earlier candidate.
+        evidence : what the spec rests on, text by file name; a section of the prompt each.
 
         Raises
         ------
         ecdysis_lab.models.calls.PermanentError, TransientError, BudgetExceeded: the model cannot be asked.
-        LabError: ``out`` already holds something.
+        LabError: ``out`` already holds something, or an answer by hand that cannot be applied.
         """
         parent = load_harness(harness)
-        messages, edit = self._ask(parent, _messages(parent, spec, feedback))
+        messages, edit = self._ask(
+            parent, _messages(parent, spec, feedback, evidence or {}, self.prompt_tokens)
+        )
         staging.keep_transcript(out, [json.dumps(m) for m in messages])
         return staging.candidate(parent, edit, out, self.name)
 
@@ -97,12 +119,14 @@ class LiteLLMEditor:
                     {}, usage + error.usage, (), f"the model did not answer: {error}"
                 )
             usage += answer.usage
-            text = printable(answer.text or "")
+            text = answer.text or ""
             messages = [*messages, {"role": "assistant", "content": text}]
             try:
                 edited = apply(_whole(text, answer.finish), files)
             except ValueError as error:
                 why = str(error)
+                if self.model == HAND:
+                    raise refused("editor", messages[:-1], why) from None
             else:
                 return messages, staging.Edit(_raw(parent, edited), usage)
             shown = {"role": "assistant", "content": text[:REPAIR_CHARS] or "(empty)"}
@@ -110,15 +134,19 @@ class LiteLLMEditor:
         return messages[:-1], staging.Edit({}, usage, (), f"the blocks cannot be applied: {why}"[:2000])
 
 
-def _messages(parent: Harness, spec: Spec, feedback: str) -> list[dict[str, Any]]:
-    sources = [f"# File {name}\n```\n{text}```" for name, text in parent.files.items()]
+def _messages(
+    parent: Harness, spec: Spec, feedback: str, evidence: Mapping[str, str], prompt_tokens: int
+) -> list[dict[str, Any]]:
+    given = staging.reading(spec, feedback)
+    system = f"{prompt('editor')}\n\n{prompt('editor_blocks')}"
     empty = [f"# Files that do not exist yet\n{', '.join(n for n in FILES if n not in parent.files)}"]
-    parts = [f"# {staging.CONTRACT_FILE}\n{staging.contract()}", *sources, *empty]
-    parts.append(f"# {staging.SPEC_FILE}\n{staging.render_spec(spec, feedback)}")
-    return [
-        {"role": "system", "content": f"{prompt('editor')}\n\n{prompt('editor_blocks')}"},
-        {"role": "user", "content": "\n\n".join(parts)},
-    ]
+    needed = [system, *given.values(), *parent.files.values(), *empty]
+    room = prompt_tokens - sum(tokens(text) for text in needed)
+    reading = staging.within(evidence, spec, room) | given
+    parts = [f"# {name}\n{text}" for name, text in reading.items() if name != staging.SPEC_FILE]
+    parts += [f"# File {name}\n```\n{text}```" for name, text in parent.files.items()]
+    parts += [*empty, f"# {staging.SPEC_FILE}\n{given[staging.SPEC_FILE]}"]
+    return [{"role": "system", "content": system}, {"role": "user", "content": "\n\n".join(parts)}]
 
 
 def _raw(parent: Harness, edited: dict[str, str]) -> dict[str, bytes]:

@@ -1,11 +1,11 @@
 """The editor that is a real coding agent: OpenCode, headless, shut into a staging folder.
 
-It gets a folder with only the harness, SPEC.md and CONTRACT.md; files there may be edited, and everything else (shell,
-web, other folders, sub-agents) is denied by its own permission rules. It runs with its own configuration and state
-folders, which are removed, with closed stdin and an environment of a few named variables. It is ended with all that it
-started at its time limit, at a limit of the run's budget (within one of its steps), when it only repeats itself, and
-when this process dies. Its permission rules are no sandbox: they stop what the model asks for, not a
-fault of the program.
+It gets a folder with only the harness, the spec, the contract and the evidence; files there may be edited, and
+everything else (shell, web, other folders, sub-agents) is denied by its own permission rules. It runs with its own
+configuration and state folders, which are removed, with closed stdin and an environment of a few named variables. It is
+ended with all that it started at its time limit, at a limit of the run's budget (within one of its steps), when it only
+repeats itself, and when this process dies. Its permission rules are no sandbox: they stop what the model asks for, not
+a fault of the program.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -89,25 +89,33 @@ class OpenCodeEditor:
         self.limit = {"context": context_tokens, "output": min(16_384, context_tokens // 4)}
         self.program = _program(binary)
 
-    def edit(self, harness: Path, spec: Spec, out: Path, feedback: str = "") -> Candidate:
+    def edit(
+        self,
+        harness: Path,
+        spec: Spec,
+        out: Path,
+        feedback: str = "",
+        evidence: Mapping[str, str] | None = None,
+    ) -> Candidate:
         """Edit a copy of the harness once; the events are kept beside ``out`` as ``<out>.editor.jsonl``.
 
         Parameters
         ----------
         harness : folder of the current harness. spec : what to change. out : folder to create.
         feedback : a gate's reason against an earlier candidate.
+        evidence : what the spec rests on, text by file name; lies beside the harness.
 
         Raises
         ------
         ecdysis_lab.models.errors.PermanentError: the server refused the key. BudgetExceeded: the budget is used up.
         LabError: ``out`` already holds something.
         """
-        parent = load_harness(harness)
+        parent, given = load_harness(harness), staging.reading(spec, feedback, evidence)
         with _folders() as root:
             stage = root / "harness"
-            staging.stage(parent, spec, feedback, stage)
+            staging.stage(parent, given, stage)
             log = self._run(root, stage)
-            files, notes = staging.collect(stage, spec, feedback)
+            files, notes = staging.collect(stage, given)
         staging.keep_transcript(out, log.events, self._key)
         if log.over:
             raise log.over

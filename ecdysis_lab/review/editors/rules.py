@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from ecdysis_lab.harness import load_harness
@@ -17,13 +18,21 @@ class RulesEditor:
 
     name = "rules"
 
-    def edit(self, harness: Path, spec: Spec, out: Path, feedback: str = "") -> Candidate:
+    def edit(
+        self,
+        harness: Path,
+        spec: Spec,
+        out: Path,
+        feedback: str = "",
+        evidence: Mapping[str, str] | None = None,
+    ) -> Candidate:
         """Edit a copy of the harness once.
 
         Parameters
         ----------
         harness : folder of the current harness. spec : what to change. out : folder to create.
         feedback : a gate's reason; changes whose rule or tool it names are left out.
+        evidence : is not read; the guards say all.
         """
         parent = load_harness(harness)
         files, notes = dict(parent.files), []

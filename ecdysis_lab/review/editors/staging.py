@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +13,15 @@ from pathlib import Path
 from ecdysis_lab.harness import copy_harness, diff_harness, load_harness
 from ecdysis_lab.harness.source import FILES, SHIPPED, Harness
 from ecdysis_lab.records import Candidate, Change, Spec, Usage
-from ecdysis_lab.review.spec import printable
+from ecdysis_lab.review.context import EVIDENCE_FILE
+from ecdysis_lab.review.debate import prompt
+from ecdysis_lab.review.evidence import CHARS_PER_TOKEN, tokens
+from ecdysis_lab.store.foreign import clean
 from ecdysis_lab.store.run import Run
 
 SPEC_FILE, CONTRACT_FILE = "SPEC.md", "CONTRACT.md"
 MAX_FILE_BYTES = 1_000_000
+NOTE_TOKENS = 30  # for the sentence about a cut
 NOTES = 20  # dropped paths that are named
 
 
@@ -47,9 +52,10 @@ def render_spec(spec: Spec, feedback: str = "") -> str:
 
     Parameters
     ----------
-    spec : what to change. feedback : a gate's reason against an earlier candidate, or an empty string.
+    spec : what to change; without changes the editor is asked to find them.
+    feedback : a gate's reason against an earlier candidate, or an empty string.
     """
-    parts = ["# Changes to make"]
+    parts = ["# Changes to make"] if spec.changes else [prompt("undebated")]
     parts += [_change(n, change) for n, change in enumerate(spec.changes, 1)]
     sections = {
         "Patterns behind them": spec.patterns,
@@ -83,17 +89,62 @@ def raw_files(harness: Harness) -> dict[str, bytes]:
     return {name: (harness.path / name).read_bytes() for name in harness.files}
 
 
-def stage(parent: Harness, spec: Spec, feedback: str, folder: Path) -> None:
-    """Fill a new folder with the harness's files, SPEC.md and CONTRACT.md, and nothing else."""
+def reading(spec: Spec, feedback: str = "", evidence: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The files that an editor gets beside the harness, text by name: the spec, the contract, the evidence."""
+    return {SPEC_FILE: render_spec(spec, feedback), CONTRACT_FILE: contract(), **(evidence or {})}
+
+
+def within(evidence: Mapping[str, str], spec: Spec, room_tokens: int) -> dict[str, str]:
+    """The evidence cut to a size, every cut said in its file: trials go first, cited ones last; then the files' ends.
+
+    Parameters
+    ----------
+    evidence : text by file name. spec : whose evidence is kept longest. room_tokens : for all files.
+    """
+    kept = dict(evidence)
+    if EVIDENCE_FILE in kept and _excess(kept, room_tokens):
+        head, *trials = re.split(r"^(?=## trial )", kept[EVIDENCE_FILE], flags=re.MULTILINE)
+        room = (
+            room_tokens
+            - sum(map(tokens, [head, *(kept[n] for n in kept if n != EVIDENCE_FILE)]))
+            - NOTE_TOKENS
+        )
+        cited = tuple(f"## trial {e.partition('#')[0]}" for c in spec.changes for e in c.evidence)
+        fit: set[int] = set()
+        for n in sorted(range(len(trials)), key=lambda n: not trials[n].startswith(cited)):
+            if tokens(trials[n]) <= room:
+                room -= tokens(trials[n])
+                fit.add(n)
+        left_out = f"(left out: {len(trials) - len(fit)} of {len(trials)} trials, for lack of room)\n"
+        kept[EVIDENCE_FILE] = "".join([left_out, head, *(trials[n] for n in sorted(fit))])
+    for name, text in kept.items():
+        if excess := _excess(kept, room_tokens):
+            most = max(len(text) - (excess + NOTE_TOKENS) * CHARS_PER_TOKEN, 0)
+            kept[name] = (
+                f"(left out: the last {len(text) - most} characters, for lack of room)\n{text[:most]}"
+            )
+    return kept
+
+
+def _excess(texts: Mapping[str, str], room_tokens: int) -> int:
+    return max(sum(map(tokens, texts.values())) - room_tokens, 0)
+
+
+def stage(parent: Harness, given: Mapping[str, str], folder: Path) -> None:
+    """Fill a new folder with the harness's files and those that an editor reads, and nothing else."""
     folder.mkdir()
     for name, data in raw_files(parent).items():
         (folder / name).write_bytes(data)
-    (folder / SPEC_FILE).write_text(render_spec(spec, feedback), encoding="utf-8")
-    (folder / CONTRACT_FILE).write_text(contract(), encoding="utf-8")
+    for name, text in given.items():
+        (folder / name).write_bytes(text.encode())
 
 
-def collect(folder: Path, spec: Spec, feedback: str) -> tuple[dict[str, bytes], list[str]]:
+def collect(folder: Path, given: Mapping[str, str]) -> tuple[dict[str, bytes], list[str]]:
     """What an editor left in the staging folder.
+
+    Parameters
+    ----------
+    folder : the staging folder. given : what was put there to be read.
 
     Returns
     -------
@@ -101,9 +152,8 @@ def collect(folder: Path, spec: Spec, feedback: str) -> tuple[dict[str, bytes], 
     """
     files: dict[str, bytes] = {}
     notes: list[str] = []
-    given = {SPEC_FILE: render_spec(spec, feedback), CONTRACT_FILE: contract()}
     for path in sorted(folder.rglob("*")):
-        name = printable(path.relative_to(folder).as_posix())
+        name = clean(path.relative_to(folder).as_posix())
         if path.is_dir() and not path.is_symlink():
             continue
         found = _plain(path)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ecdysis_lab.evaluate.accommodation import Judgement
-from ecdysis_lab.evaluate.accommodation_facts import evidence_of, judgements_of
+from ecdysis_lab.evaluate.accommodation_facts import evidences_of, judgements_of
 from ecdysis_lab.evaluate.agreement import Label
 from ecdysis_lab.failures.cards import outline
 from ecdysis_lab.harness.source import Harness
@@ -178,10 +178,15 @@ def _cited(reference: str, traces: Mapping[str, Trajectory]) -> str:
 def material_of(run: Run, store: Store, judgements: Sequence[Judgement]) -> dict[str, Material]:
     """What there is to show of each change: files of parent and candidate, and the cited trials."""
     rounds = {(d.arm, d.round) for d in judgements}
-    loaded = {key: evidence_of(run.round(*key), store) for key in rounds}
+    loaded = {
+        (*key, n): found
+        for key in rounds
+        for found in evidences_of(run.round(*key), store)
+        for n in range(found.first, found.first + len(found.changes))
+    }
     made = {}
     for d in judgements:
-        found, name = loaded[d.arm, d.round], LAYER_FILES[d.layer]
+        found, name = loaded[d.arm, d.round, d.change], LAYER_FILES[d.layer]
         traces = {f.key[:8]: f.trajectory for f in found.failures}
         cited = dict.fromkeys(e.partition("#")[0] for e in d.evidence)
         made[d.id] = Material(
