@@ -203,7 +203,8 @@ class Trainer:
 
     @property
     def _by_hand(self) -> tuple[str, ...]:
-        asked = self.arm.edits == "failure" or self.settings.debate or self.editor.name == "rules"
+        debated = self.arm.edits == "round" and self.settings.debate
+        asked = debated or self.editor.name == "rules"
         return hand.provenance(self.settings.review_model if asked else "", self.editor.name)
 
     def _save_round(self, round: Round, found: _Evidence, context: Context, review: Review) -> None:

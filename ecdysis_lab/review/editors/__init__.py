@@ -56,8 +56,8 @@ def chosen(name: str, model: str, api_base: str | None = None) -> str:
         return name
     if model.startswith("sim/"):
         return "rules"
-    if model == "hand":
-        return "hand"
+    if model == HAND:
+        return HAND
     served = model.startswith("openai/") and api_base
     return "opencode" if served and shutil.which("opencode") else "litellm"
 
@@ -97,8 +97,9 @@ def for_run(
             "budget": budget,
             "prompt_tokens": prompt_tokens,
         },
+        HAND: {"prompt_tokens": prompt_tokens},
     }
-    if name in options and (model.startswith("sim/") or model == HAND):
+    if name in ("opencode", "litellm") and (model.startswith("sim/") or model == HAND):
         other = HAND if model == HAND else "rules"
         raise LabError(
             f"editor {name!r} needs a real review model, got {model!r}; or choose the editor {other}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ecdysis_lab.models import HAND
 from ecdysis_lab.review.editors.litellm import LiteLLMEditor
 
@@ -11,5 +13,5 @@ class HandEditor(LiteLLMEditor):
 
     name = HAND
 
-    def __init__(self) -> None:
-        super().__init__(HAND)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(HAND, **options)
