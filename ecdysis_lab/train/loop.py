@@ -7,7 +7,7 @@ through. A finished round is read back from its record, so a run that was killed
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from ecdysis_lab.review.debate import Reviewer
 from ecdysis_lab.store import Round, Run, Store
 from ecdysis_lab.train.arm_run import ArmRun
 from ecdysis_lab.train.arms import arm_of
-from ecdysis_lab.train.gates import gates_of, growth_notes
+from ecdysis_lab.train.gates import growth_notes
 from ecdysis_lab.train.judge import Judge, Outcome
 from ecdysis_lab.train.one_by_one import OneByOne
 from ecdysis_lab.train.rounds import Trained
@@ -48,16 +48,24 @@ class Trainer:
     Parameters
     ----------
     settings : how. arm : name of its row in the table. run : where records go. store : where trials go.
-    shared : budget, progress and on_new, as for :class:`ecdysis_lab.train.arm_run.ArmRun`.
+    arm_run : makes what all its rounds share. shared : budget, progress and on_new, as for :class:`ecdysis_lab.train.arm_run.ArmRun`.
     """
 
-    def __init__(self, settings: Settings, arm: str, run: Run, store: Store, **shared: Any) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        arm: str,
+        run: Run,
+        store: Store,
+        arm_run: Callable[..., ArmRun] = ArmRun,
+        **shared: Any,
+    ) -> None:
         self.arm = arm_of(arm, trains=True)
         self.settings = s = settings.of_arm(self.arm)
-        self.arm_run = ArmRun(s, arm, run, store, **shared)
+        self.arm_run = arm_run(s, arm, run, store, **shared)
         base = s.params(s.review_model).api_base
         self.editor = editors.for_run(s.editor, s.review_model, base, self.arm_run.budget)
-        self.judge = Judge(self.arm_run, self.editor, gates_of(self.arm))
+        self.judge = Judge(self.arm_run, self.editor, self.arm_run.gates_of(self.arm))
 
     def train(self) -> Trained:
         """Run all rounds; stops early when nothing fails or nothing can change.
