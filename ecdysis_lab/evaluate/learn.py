@@ -1,11 +1,12 @@
 """From logs to a candidate harness, without one call of the agent: ``ecdysis-lab learn`` and ``logs.ipynb``.
 
-Recorded trials are split in two by task. One half trains the arms as in any run, for one round, with the gates that need
-no trial; the other half is replayed through what they led to.
+Recorded trials are split in two by task. One half trains the arms as in any run, for one round, with the gates that
+need no trial; the other half is replayed through what they led to.
 """
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ecdysis_lab.evaluate.evolution import Evolution
 from ecdysis_lab.evaluate.stopped import NOT_A_SUCCESS, stopped
 from ecdysis_lab.evaluate.traces import Recording, open_recording
 from ecdysis_lab.harness.source import Harness
@@ -24,20 +26,13 @@ from ecdysis_lab.train.arms import arm_of
 from ecdysis_lab.train.loop import Trainer
 from ecdysis_lab.train.recorded import Recorded
 from ecdysis_lab.train.rounds import Trained, of_rounds
-from ecdysis_lab.train.settings import Settings, check_parts, configure, slug
+from ecdysis_lab.train.settings import Settings, check_parts, configure, fitted, slug
 
-OF_TRIALS = (
-    "model", "user_model", "test_models", "arms", "train_tasks", "test_tasks", "trials", "rounds", "reuse", "confirm",
-    "noise_floor", "paired", "workers",
-)  # fmt: skip
-"""Settings that are about running trials, so that logs have no use for them."""
-SETTINGS = tuple(name for name in Settings.model_fields if name not in OF_TRIALS)
 ALONE = 15  # failures that an arm without patterns hands over one by one, drawn by seed
 SMOKE_TASKS = 16
-ROUNDS_SAY = {
-    "failure": "failures were handed over one by one; whether the round would have been kept (pass@k) cannot be told",
-    "round": "gates by replay on the training half only",
-}
+PASS_AT_K = (
+    "each failure was handed over alone; whether pass@k would have kept the round cannot be told by replay"
+)
 
 
 @dataclass(frozen=True)
@@ -123,9 +118,9 @@ class Learning:
 
     @property
     def _run_id(self) -> str:
-        mark = f"{self.settings.run_id.rpartition('-')[2]}{self.recording.mark}"
-        name = slug(self.recording.name)
-        return f"learn-{slug(self.settings.benchmark)}-{name}-seed{self.settings.seed}-{mark}-{self.split:g}-{self.alone}"
+        decides = (self.settings.run_id, self.recording.mark, f"{self.split:g}", str(self.alone))
+        mark = hashlib.sha256(" ".join(decides).encode()).hexdigest()[:6]
+        return f"learn-{slug(self.settings.benchmark)}-seed{self.settings.seed}-{mark}"
 
     def _failing(self, trials: Sequence[Trajectory]) -> list[Trajectory]:
         return [t for t in trials if t.score is not None and t.score < self.settings.threshold]
@@ -144,6 +139,19 @@ class Learning:
             learned = self._learned(trained)
             self.run.learned = learned
         return learned
+
+    def reading(self, arm: str) -> Evolution:
+        """An arm of the run, to be read.
+
+        Raises
+        ------
+        LabError: the run has no such arm.
+        """
+        if arm not in self.settings.arms:
+            raise LabError(
+                f"read: {arm!r} is no arm of this run; choose one of {', '.join(self.settings.arms)}"
+            )
+        return Evolution(arm, self.run, self.store, None, self.settings.simulated)
 
     # -- training ----------------------------------------------------------------------------------------------------
 
@@ -235,16 +243,17 @@ class Learning:
     def _decided(self, arm: str, made: Trained) -> dict[str, Any]:
         """What became of the arm's edits; ``candidate`` is the last folder that met the gates, empty without one."""
         last = made.rounds[-1]
-        folder = self.run.harness_path(made.harness.hash)
+        round = self.run.round(arm, last.round)
+        last = round.record or last  # as it was written down
         changed = made.harness.hash != last.parent
-        rejected = self.run.round(arm, last.round).last_candidate() if last.candidate else None
-        path = folder if changed else rejected
+        rejected = round.last_candidate() if last.candidate else None
+        path = self.run.harness_path(made.harness.hash) if changed else rejected
         return {
             "start": self.settings.start,
             "decision": last.decision,
             "gate": last.gate,
             "reason": last.reason,
-            "says": ROUNDS_SAY[arm_of(arm).edits],
+            "says": PASS_AT_K if arm_of(arm).edits == "failure" else "",
             "failures": last.failures,
             "editor_calls": last.editor_calls,
             "changed": changed,
@@ -268,7 +277,7 @@ def prepare_learning(
 
     Parameters
     ----------
-    given : settings among ``SETTINGS``. traces : file or folder of recorded trials, or the name of an import; empty for
+    given : settings. traces : file or folder of recorded trials, or the name of an import; empty for
         the newest import. data : the data folder. arms : comma-separated names. split : share of the tasks to train on.
     alone : failures that ``self-evolution`` hands over at most. run_id : name of the run; empty: from the rest.
     small : the trials of sixteen tasks only. progress : called with (what, done, total).
@@ -279,6 +288,7 @@ def prepare_learning(
         failing trial to learn from.
     """
     settings = configure(**given, arms=arms, rounds=1, confirm=0)
+    settings = settings.but(start=fitted(settings)[0].start)
     for arm in settings.arms:
         arm_of(arm, trains=True)
     if alone < 1:
@@ -290,6 +300,4 @@ def prepare_learning(
     settings = settings.but(
         model=", ".join(recording.models), test_models=recording.models, user_model=recording.users
     )
-    return Learning(
-        settings, recording, data, split=split, alone=alone, run_id=run_id, progress=progress
-    )
+    return Learning(settings, recording, data, split=split, alone=alone, run_id=run_id, progress=progress)

@@ -28,7 +28,8 @@ def stopped(
 
     Parameters
     ----------
-    harness : that judges. benchmark : where they happened. recorded : scored trials. seed : of the intervals' bootstrap.
+    harness : that judges. benchmark : where they happened. recorded : scored trials.
+    seed : of the intervals' bootstrap.
 
     Returns
     -------

@@ -143,11 +143,11 @@ def traces(harness: Harness, benchmark: Benchmark, recorded: Iterable[Trajectory
     Returns
     -------
     ``{"passing": …, "failing": …}``, each ``{"trajectories", "calls", "refused", "altered", "rejected_by_environment",
-    "by_rule", "stopped", "other_text", "broken", "acts"}``. ``refused``, ``altered`` and ``by_rule`` count acts that the
-    environment accepted, ``rejected_by_environment`` those that it rejected itself, ``stopped`` trajectories with any,
-    ``other_text`` those in which the model would have read another prompt, schemas or notes, ``broken`` those in which a
-    hook broke. ``acts`` lists every one: trajectory, task, step, call (or reply), what, rule, reason, and whether the
-    environment rejected it.
+    "by_rule", "stopped", "other_text", "broken", "acts"}``. ``refused``, ``altered`` and ``by_rule`` count acts that
+    the environment accepted, ``rejected_by_environment`` those that it rejected itself, ``stopped`` trajectories with
+    any, ``other_text`` those in which the model would have read another prompt, schemas or notes, ``broken`` those in
+    which a hook broke. ``acts`` lists every one: trajectory, task, step, call (or reply), what, rule, reason, and
+    whether the environment rejected it.
     """
     groups: dict[str, list[tuple[Trajectory, Replay]]] = {"passing": [], "failing": []}
     for trajectory in recorded:

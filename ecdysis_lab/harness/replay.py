@@ -90,7 +90,12 @@ class _Walk:
                 self._step(step, message, context)
         finally:
             self.agent.close()
-        same = self.same and self.noted_alike and not self.differences and self.agent.shown == self.trajectory.shown
+        same = (
+            self.same
+            and self.noted_alike
+            and not self.differences
+            and self.agent.shown == self.trajectory.shown
+        )
         faults = tuple(i for i in self.agent.interventions if i.action == "fault")
         found, rejected, acts = tuple(self.differences), tuple(self.rejected), tuple(self.acts)
         shown = self.agent.shown == (self.trajectory.shown or self.agent.bare)

@@ -48,7 +48,8 @@ class Trainer:
     Parameters
     ----------
     settings : how. arm : name of its row in the table. run : where records go. store : where trials go.
-    arm_run : makes what all its rounds share. shared : budget, progress and on_new, as for :class:`ecdysis_lab.train.arm_run.ArmRun`.
+    arm_run : makes what all its rounds share.
+    shared : budget, progress and on_new, as for :class:`ecdysis_lab.train.arm_run.ArmRun`.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ecdysis_lab.harness.source import Harness
-from ecdysis_lab.records import GateResult, LabError, Task, Trajectory
+from ecdysis_lab.records import Candidate, GateResult, LabError, RoundRecord, Task, Trajectory
 from ecdysis_lab.store import Run, Store
 from ecdysis_lab.train.arm_run import ArmRun
 from ecdysis_lab.train.arms import Arm
@@ -61,6 +61,12 @@ class Recorded(ArmRun):
         found = [t for t in self.trials if t.trial.task_id in wanted]
         self.rests_on.add(t.key for t in found)
         return found
+
+    def write_record(self, record: RoundRecord, candidate: Candidate | None) -> None:
+        """As for any arm; the reason of an acceptance says what it does not rest on."""
+        if record.decision == "accepted":
+            record = replace(record, reason=f"{record.reason}; {NOT_RUN}")
+        super().write_record(record, candidate)
 
     def gates_of(self, arm: Arm) -> list[Gate]:
         """The arm's gates; those that need trials are skipped, which stands in the record."""
