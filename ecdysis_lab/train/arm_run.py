@@ -17,8 +17,7 @@ from ecdysis_lab.models import Budget
 from ecdysis_lab.records import Candidate, LabError, Progress, RoundRecord, Task, Trajectory
 from ecdysis_lab.store import Round, Run, Store
 from ecdysis_lab.store.billing import rests_on
-from ecdysis_lab.train.arms import Arm
-from ecdysis_lab.train.gates import Gate, gates_of
+from ecdysis_lab.train.gates import Gate
 from ecdysis_lab.train.settings import Settings
 
 
@@ -32,9 +31,6 @@ class ArmRun:
     progress : called with (what, done, total). on_new : called with every trajectory that had to be run.
     tasks : to train on; None draws them from the training split.
     """
-
-    recorded = False
-    """Whether its trials are recorded ones, so that none can be run again."""
 
     def __init__(
         self,
@@ -60,9 +56,9 @@ class ArmRun:
         """The files of a round."""
         return self.run.round(self.name, n)
 
-    def gates_of(self, arm: Arm) -> list[Gate]:
-        """The gates that the edits of an arm have to pass here, in order."""
-        return gates_of(arm)
+    def runnable(self, gates: Sequence[Gate]) -> Sequence[Gate]:
+        """Gates as this run can ask them."""
+        return gates
 
     def rollout(
         self,

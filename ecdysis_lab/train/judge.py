@@ -109,7 +109,7 @@ class Judge:
     ) -> Outcome:
         """The candidate before the arm's gates."""
         judging = self._judging(round, current, candidate, before)
-        results, retry = run_gates(judging, self.gates)
+        results, retry = run_gates(judging, self.arm_run.runnable(self.gates))
         decision, gate, reason = decided(results)
         for trajectory in judging.reused if decision == "accepted" else ():
             self.arm_run.store.put(trajectory)

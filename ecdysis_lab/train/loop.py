@@ -24,7 +24,7 @@ from ecdysis_lab.review.debate import Reviewer
 from ecdysis_lab.store import Round, Run, Store
 from ecdysis_lab.train.arm_run import ArmRun
 from ecdysis_lab.train.arms import arm_of
-from ecdysis_lab.train.gates import growth_notes
+from ecdysis_lab.train.gates import gates_of, growth_notes
 from ecdysis_lab.train.judge import Judge, Outcome
 from ecdysis_lab.train.one_by_one import OneByOne
 from ecdysis_lab.train.rounds import Trained
@@ -66,7 +66,7 @@ class Trainer:
         self.arm_run = arm_run(s, arm, run, store, **shared)
         base = s.params(s.review_model).api_base
         self.editor = editors.for_run(s.editor, s.review_model, base, self.arm_run.budget)
-        self.judge = Judge(self.arm_run, self.editor, self.arm_run.gates_of(self.arm))
+        self.judge = Judge(self.arm_run, self.editor, gates_of(self.arm))
 
     def train(self) -> Trained:
         """Run all rounds; stops early when nothing fails or nothing can change.

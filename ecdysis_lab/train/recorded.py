@@ -10,8 +10,7 @@ from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import Candidate, GateResult, LabError, RoundRecord, Task, Trajectory
 from ecdysis_lab.store import Run, Store
 from ecdysis_lab.train.arm_run import ArmRun
-from ecdysis_lab.train.arms import Arm
-from ecdysis_lab.train.gates import Gate, gates_of, skipped
+from ecdysis_lab.train.gates import Gate, skipped
 from ecdysis_lab.train.judging import Judging
 from ecdysis_lab.train.settings import Settings
 
@@ -26,8 +25,6 @@ class Recorded(ArmRun):
     settings, name, run, store, shared : as for :class:`ecdysis_lab.train.arm_run.ArmRun`.
     trials : what training has to see, in order.
     """
-
-    recorded = True
 
     def __init__(
         self,
@@ -68,9 +65,9 @@ class Recorded(ArmRun):
             record = replace(record, reason=f"{record.reason}; {NOT_RUN}")
         super().write_record(record, candidate)
 
-    def gates_of(self, arm: Arm) -> list[Gate]:
-        """The arm's gates; those that need trials are skipped, which stands in the record."""
-        return [replace(gate, check=_not_run) if gate.paid else gate for gate in gates_of(arm)]
+    def runnable(self, gates: Sequence[Gate]) -> Sequence[Gate]:
+        """The gates; those that need trials are skipped, which stands in the record."""
+        return [replace(gate, check=_not_run) if gate.paid else gate for gate in gates]
 
 
 def _not_run(judging: Judging) -> GateResult:
