@@ -10,7 +10,7 @@ from typing import Any
 
 from ecdysis_lab.evaluate.summaries import arms_block
 from ecdysis_lab.evaluate.testing import Tested, keep_scores, trials_by_model
-from ecdysis_lab.models import open_budget
+from ecdysis_lab.models import Waiting, open_budget
 from ecdysis_lab.records import Progress, Trajectory
 from ecdysis_lab.store.billing import at_work, billed, consumption, rests_on, trials_of
 from ecdysis_lab.train.arms import arm_of
@@ -61,12 +61,13 @@ class Experiment:
         ------
         LabError: another process works on this run, or training trials cannot be scored.
         ecdysis_lab.models.calls.BudgetExceeded: a limit is reached; the same run goes on with a higher one.
+        ecdysis_lab.models.hand.Waiting: answers by hand are awaited, of as many arms as there are at a time.
         """
         began, summary = time.perf_counter(), None
         with at_work(self.run):
             try:
                 floor = self._noise_floor()
-                trained = {arm: self.train(arm) for arm in self.settings.arms}
+                trained = self._trained()
                 self._pair_models()
                 tested = {arm: self._test(arm, frozen) for arm, (frozen, _) in trained.items()}
                 summary = self._summary(trained, tested)
@@ -107,6 +108,19 @@ class Experiment:
             return {"left_out": sorted(spoiled), "reason": "the user failed at least once on every task"}
         kept = [[t for t in run if t.trial.task_id not in spoiled] for run in repeats]
         return {**asdict(noise_floor(kept)), "left_out": sorted(spoiled)}
+
+    def _trained(self) -> dict[str, Any]:
+        """Every arm as :meth:`train` gives it; where one waits for answers by hand, the others go on before it ends."""
+        trained: dict[str, Any] = {}
+        waiting: list[Path] = []
+        for arm in self.settings.arms:
+            try:
+                trained[arm] = self.train(arm)
+            except Waiting as why:
+                waiting += why.answers
+        if waiting:
+            raise Waiting(waiting)
+        return trained
 
     def train(self, arm: str) -> tuple[Any, list[Any]]:
         """Train one arm, or read it back: (frozen harness, round records)."""

@@ -12,10 +12,13 @@ from ecdysis_lab.models.errors import (
     TemplateError,
     TransientError,
 )
+from ecdysis_lab.models.hand import HAND, Waiting, refused
 from ecdysis_lab.models.params import ModelParams
 from ecdysis_lab.models.providers import MODEL_FORMS, check_model
+from ecdysis_lab.models.structured import complete_json
 
 __all__ = [
+    "HAND",
     "MODEL_FORMS",
     "Budget",
     "BudgetExceeded",
@@ -26,8 +29,11 @@ __all__ = [
     "PermanentError",
     "TemplateError",
     "TransientError",
+    "Waiting",
     "check_model",
     "complete",
+    "complete_json",
     "open_budget",
+    "refused",
     "to_openai",
 ]

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ecdysis_lab.models import answers, errors
+from ecdysis_lab.models import answers, errors, hand
 from ecdysis_lab.models.answers import to_openai
 from ecdysis_lab.models.budget import Budget
 from ecdysis_lab.models.errors import BudgetExceeded, ContentError, LLMError, PermanentError, TransientError
@@ -65,7 +65,7 @@ def complete(  # noqa: PLR0913
     Parameters
     ----------
     role : who asks (``agent``, ``user``, a review role, ``editor``); ``sim`` gets it in its metadata.
-    model : any LiteLLM name.
+    model : any LiteLLM name, or ``hand`` for an answer in a file (:mod:`ecdysis_lab.models.hand`).
     messages : OpenAI chat messages, sent as given.
     tools : schemas ``{"type": "function", "function": {...}}``, sent as given.
     params : sampling, server, time-out.
@@ -79,7 +79,10 @@ def complete(  # noqa: PLR0913
     Raises
     ------
     TransientError, PermanentError, ContentError, BudgetExceeded: see there; ``usage`` says what was consumed.
+    ecdysis_lab.models.hand.Waiting: the answer by hand is not there yet.
     """
+    if model == hand.HAND:
+        return hand.answer(role, messages)
     params = params or ModelParams()
     request = _request(role, model, messages, tools, params, metadata)
     request |= {} if seed is None else {"seed": seed}

@@ -9,6 +9,7 @@ import os
 from typing import Any
 
 from ecdysis_lab.models.errors import PermanentError
+from ecdysis_lab.models.hand import HAND
 from ecdysis_lab.models.params import ModelParams
 
 SIM_MODELS = tuple(
@@ -94,18 +95,26 @@ def check_sent(model: str, provider: str, names: tuple[str, ...]) -> None:
         logging.getLogger(__name__).warning("%s: LiteLLM does not send %s", model, " and ".join(left_out))
 
 
+def takes_format(model: str) -> bool:
+    """Whether LiteLLM sends ``response_format`` to a model's provider."""
+    known = litellm().get_supported_openai_params(model=model)
+    return provider_of(model) == "sim" or not known or "response_format" in known
+
+
 def check_model(model: str, params: ModelParams | None = None) -> None:
     """Check a model name and its keys without a network call.
 
     Parameters
     ----------
-    model : any LiteLLM name.
+    model : any LiteLLM name, or ``hand``.
     params : how it is asked; with an ``api_base`` no key is required.
 
     Raises
     ------
     LabError: unknown provider or ``sim`` profile (lists the forms), or a missing key (names its variable).
     """
+    if model == HAND:
+        return
     provider = provider_of(model)
     check_form(model, provider)
     # Credential chains of their own cannot be judged by variables; one's own server may need no key.

@@ -19,6 +19,7 @@ from ecdysis_lab.review.context import Context
 MAX_ANSWER_CHARS = 400_000
 MAX_STARTS = 2_000  # places where an object may begin; an answer with more is no answer
 REFERENCE = re.compile(r"([0-9a-f]{8})[0-9a-f]*\s*#\s*(\d{1,6})\b")
+PATTERN_LINE = re.compile(r"- (P\d+ |noise:)")
 QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
 GUARD_VALUES = (str, int, float, bool, type(None))
 
@@ -114,40 +115,93 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
             yield found
 
 
-def parse_spec(text: str, context: Context) -> Spec:
+class NoChange(ValueError):
+    """The Moderator asks for no change, and that is an answer."""
+
+
+def undebated(context: Context) -> Spec:
+    """The spec where nobody reviewed: the lines of the pattern table, and no change; the editor finds those itself."""
+    table = context.text.partition("\n# Patterns")[2].partition("\n# ")[0]
+    return Spec(tuple(line[2:] for line in table.splitlines() if PATTERN_LINE.match(line)), ())
+
+
+def parse_spec(text: str, context: Context, strict: bool = False) -> Spec:
     """Validate the Moderator's answer against the context; of several objects the first usable one counts.
+
+    Parameters
+    ----------
+    text : the answer. context : what it was made from.
+    strict : whether a change of a wrong form spoils the answer, as for a person who can mend it, or is dropped.
 
     Raises
     ------
+    NoChange: it asks for none.
     ValueError: no readable object, or none of its changes is usable; the message says why.
     """
     first: ValueError | None = None
     for found in find_json(printable(text)):
         try:
-            return _spec(found, context)
+            return _spec(found, context, strict)
         except ValueError as why:
             first = first or why
     raise first or ValueError("no spec")
 
 
-def _spec(found: dict[str, Any], context: Context) -> Spec:
+def check_form(text: str) -> None:
+    """Look at an answer without its context, as far as that goes.
+
+    Raises
+    ------
+    ValueError: no object in it has the form of a spec; the message names the field.
+    """
+    first: ValueError | None = None
+    for found in find_json(printable(text)):
+        try:
+            for n, raw in enumerate(_whole(found).changes):
+                _form(n, raw)
+        except ValueError as why:
+            first = first or why
+        else:
+            return
+    raise first or ValueError("no spec")
+
+
+def _whole(found: dict[str, Any]) -> SpecModel:
     try:
-        whole = SpecModel.model_validate(json.loads(printable(json.dumps(found, ensure_ascii=False))))
+        return SpecModel.model_validate(json.loads(printable(json.dumps(found, ensure_ascii=False))))
     except ValidationError as why:
         raise ValueError(_first_error(why)) from why
     except RecursionError:
         raise ValueError("the object is nested too deeply") from None
+
+
+def _form(n: int, raw: Any) -> ChangeModel:
+    """The n-th change; a ValueError names the field that is wrong."""
+    try:
+        return ChangeModel.model_validate(raw)
+    except ValidationError as why:
+        raise ValueError(_first_error(why, "changes", n)) from why
+
+
+def _spec(found: dict[str, Any], context: Context, strict: bool) -> Spec:
+    whole = _whole(found)
     kept: list[Change] = []
     dropped: list[tuple[str, str]] = []
-    for raw in whole.changes:
-        change, reason = _usable(raw, context)
+    for n, raw in enumerate(whole.changes):
+        try:
+            change, reason = _usable(_form(n, raw), context)
+        except ValueError as why:
+            if strict:
+                raise
+            change, reason = None, str(why)
         if change is not None:
             kept.append(change)
         if reason:
             dropped.append((_name(raw), reason))
+    if not whole.changes:
+        raise NoChange("no usable change: it asks for no change")
     if not kept:
-        reasons = "; ".join(reason for _, reason in dropped) or "it asks for no change"
-        raise ValueError(f"no usable change: {reasons}"[:2000])
+        raise ValueError(f"no usable change: {'; '.join(reason for _, reason in dropped)}"[:2000])
     return Spec(tuple(whole.patterns), tuple(kept), tuple(whole.rejected), whole.notes, tuple(dropped))
 
 
@@ -160,17 +214,13 @@ def _name(raw: Any) -> str:
     return f"a change with {fields or 'nothing'}" if isinstance(raw, dict) else f"a {type(raw).__name__}"
 
 
-def _first_error(why: ValidationError) -> str:
+def _first_error(why: ValidationError, *place: str | int) -> str:
     error = why.errors()[0]
-    return f"{'.'.join(map(str, error['loc']))}: {error['msg']}"
+    return f"{'.'.join(map(str, (*place, *error['loc'])))}: {error['msg']}"
 
 
-def _usable(raw: Any, context: Context) -> tuple[Change | None, str]:
+def _usable(change: ChangeModel, context: Context) -> tuple[Change | None, str]:
     """The change, or None, and what was dropped and why (empty where nothing was)."""
-    try:
-        change = ChangeModel.model_validate(raw)
-    except ValidationError as why:
-        return None, _first_error(why)
     if change.file not in ("", LAYER_FILES[change.layer]):
         return None, f"file {change.file!r} is not the file of layer {change.layer}"
     evidence = [(m.group(1), int(m.group(2))) for e in change.evidence for m in REFERENCE.finditer(e)]

@@ -12,6 +12,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+from ecdysis_lab.models.hand import played
 from ecdysis_lab.records import Change, Failure, GateResult, LabError, Patterns, RoundRecord, Subset
 from ecdysis_lab.store import Round, Run, runs_of
 
@@ -201,7 +202,8 @@ def _round_text(round: Mapping[str, Any]) -> str:
 
 
 def _title(round: Mapping[str, Any]) -> str:
-    title = f"{round['arm']}, round {round['round']}"
+    by_hand = played((round["record"] or {"notes": ()})["notes"])
+    title = f"{round['arm']}, round {round['round']}" + (f" ({by_hand})" if by_hand else "")
     return f"{title}\n{'-' * len(title)}"
 
 

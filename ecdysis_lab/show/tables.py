@@ -10,6 +10,7 @@ from ecdysis_lab.evaluate.accommodation import Judgement, ratio
 from ecdysis_lab.evaluate.accommodation import judgements_table as judgements_table
 from ecdysis_lab.records import Trajectory
 from ecdysis_lab.show.figures.frames import PUBLISHED, training_tokens
+from ecdysis_lab.show.figures.style import by_hand
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,9 +78,10 @@ def number(value: Any, form: str, scale: float = 1.0) -> str:
 
 
 def title(summary: Summary) -> str:
-    """Heading of a table: SIMULATED where it is, benchmark, training model, seed."""
-    mark = "SIMULATED · " if summary["simulated"] else ""
-    return f"{mark}{summary['benchmark']} · trained on {summary['train_model']} · seed {summary['seed']}"
+    """Heading of a table: SIMULATED where it is, benchmark, training model, seed, what was done by hand."""
+    mark, told = "SIMULATED · " if summary["simulated"] else "", by_hand([summary])
+    said = f"{mark}{summary['benchmark']} · trained on {summary['train_model']} · seed {summary['seed']}"
+    return f"{said} · {told}" if told else said
 
 
 def runs_table(summaries: Sequence[Summary]) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from ecdysis_lab.failures.patterns import find_patterns
 from ecdysis_lab.failures.subset import all_failures, from_file, pick_quarter, random_quarter
 from ecdysis_lab.harness import SHIPPED, load_harness
 from ecdysis_lab.harness.source import Harness
+from ecdysis_lab.models import hand
 from ecdysis_lab.records import Decision, Failure, Patterns, Review, RoundRecord, Subset, Trajectory, Usage
 from ecdysis_lab.review import editors
 from ecdysis_lab.review.context import Context, build_context
@@ -73,8 +74,13 @@ class Trainer:
 
         Raises
         ------
-        LabError: training trials that cannot be scored for reasons of infrastructure, however often they are tried.
+        LabError: training trials that cannot be scored for reasons of infrastructure, however often they are tried;
+            an answer by hand that is awaited or refused.
         """
+        with hand.folder(self.arm_run.run.path(f"{hand.PLACE}/{self.arm.name}")):
+            return self._train()
+
+    def _train(self) -> Trained:
         current = self.arm_run.keep(self.settings.harness(self.settings.start))
         records: list[RoundRecord] = []
         for n in range(1, self.settings.rounds + 1):
@@ -121,8 +127,8 @@ class Trainer:
             subset=len([w for w in words if w != "mended"]), decision=word, gate="",
             reason=f"each failure alone: {counts}", score_before=_score(before), score_after=None,
             gained=edits.gained(), lost=(), editor_calls=edits.calls, harness=edits.harness.hash,
-            candidate="", seconds=self.arm_run.phase_seconds, usage=edits.usage, parent=current.hash,
-            candidates=edits.judged(),
+            candidate="", seconds=self.arm_run.phase_seconds, usage=edits.usage, notes=self._by_hand,
+            parent=current.hash, candidates=edits.judged(),
         )  # fmt: skip
         self.arm_run.write_record(record, None)
         return record
@@ -184,12 +190,18 @@ class Trainer:
     def _reviewer(self, round: Round) -> Reviewer:
         return Reviewer(
             self.settings.review_model,
-            self.settings.params(self.settings.review_model),
+            self.settings.review_params,
             self.settings.debate,
             self.arm_run.budget,
             load=round.debate,
             save=round.save_debate,
+            vocabulary=self.editor.name == "rules",
         )
+
+    @property
+    def _by_hand(self) -> tuple[str, ...]:
+        asked = self.arm.edits == "failure" or self.settings.debate or self.editor.name == "rules"
+        return hand.provenance(self.settings.review_model if asked else "", self.editor.name)
 
     def _save_round(self, round: Round, found: _Evidence, context: Context, review: Review) -> None:
         round.context = context.text
@@ -209,7 +221,7 @@ class Trainer:
         outcome: Outcome | None = None,
     ) -> RoundRecord:
         candidate = outcome.candidate if outcome else None
-        force, notes = current, found.patterns.warnings
+        force, notes = current, found.patterns.warnings + (self._by_hand if review else ())
         if outcome and outcome.judged:
             child = load_harness(outcome.candidate.path)
             force = self.arm_run.keep(child) if outcome.accepted else current

@@ -26,7 +26,7 @@ from ecdysis_lab.records import (
     Usage,
 )
 from ecdysis_lab.review.context import Context, build_context
-from ecdysis_lab.review.debate import Reviewer, prompt
+from ecdysis_lab.review.debate import Reviewer
 from ecdysis_lab.store import Round
 from ecdysis_lab.train.arm_run import ArmRun
 from ecdysis_lab.train.judge import Judge
@@ -44,7 +44,10 @@ class Alone(Reviewer):
         return self._close(context, [], answers, usage)
 
     def _prompt(self, role: str, context: Context, turns: Any) -> list[dict[str, Any]]:
-        return [{"role": "system", "content": prompt("alone")}, {"role": "user", "content": context.text}]
+        return [
+            {"role": "system", "content": self.instructions("alone")},
+            {"role": "user", "content": context.text},
+        ]
 
 
 @dataclass
@@ -167,11 +170,12 @@ class OneByOne:
         s = self.arm_run
         return Alone(
             s.settings.review_model,
-            s.settings.params(s.settings.review_model),
+            s.settings.review_params,
             0,
             s.budget,
             load=lambda: round.debate(i),
             save=lambda state: round.save_debate(state, i),
+            vocabulary=self.judge.editor.name == "rules",
         )
 
     def _context(self, failure: Failure, current: Harness) -> Context:

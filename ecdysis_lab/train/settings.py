@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +22,7 @@ from pydantic import (
 
 from ecdysis_lab.benchmarks import REGISTRY, load_benchmark
 from ecdysis_lab.harness import sound_harness
-from ecdysis_lab.models import ModelParams, check_model
+from ecdysis_lab.models import HAND, ModelParams, check_model
 from ecdysis_lab.records import Disclosure, LabError
 from ecdysis_lab.store import CHANGEABLE
 from ecdysis_lab.train.arms import ARMS, Arm, arm_of
@@ -97,8 +98,13 @@ class Settings(BaseModel):
         description="run the other models on the training tasks too, which the accommodation ratio needs",
     )
     user_model: str = Field("sim/user", description="LiteLLM name of the simulated user")
-    review_model: str = Field("sim/reviewer", description="LiteLLM name for the four review roles")
-    editor: str = Field("rules", description="rules, litellm or opencode (the last two ask the review model)")
+    review_model: str = Field(
+        "sim/reviewer", description="LiteLLM name for the review roles; hand: answers in files"
+    )
+    editor: str = Field(
+        "rules",
+        description="rules, litellm or opencode (both ask the review model), or hand: answers in files",
+    )
     embedder: str = Field("auto", description="auto, minilm, tfidf or a sentence-transformers name")
     context_tokens: Whole = Field(60_000, ge=2000, description="token budget of what the review roles read")
     api_base: str = Field(
@@ -107,6 +113,11 @@ class Settings(BaseModel):
     temperature: Number = Field(0.0, ge=0, description="of models that are not simulated")
     timeout_seconds: Number = Field(
         120.0, ge=1, description="wall clock of one model call; a model on a CPU may need more"
+    )
+    review_timeout_seconds: Number = Field(
+        600.0,
+        ge=1,
+        description="wall clock of one call of a review role",
     )
     threshold: Number = Field(
         1.0, gt=0, le=1, description="failure_threshold λ: a score below it is a failure"
@@ -143,6 +154,13 @@ class Settings(BaseModel):
                 f"unknown {name!r}; choose one of {', '.join(SUBSETS)}, a subset.json that a person picked"
             )
         return name
+
+    @field_validator("model", "user_model", "test_models")
+    @classmethod
+    def _not_by_hand(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        if HAND in ((value,) if isinstance(value, str) else value):
+            raise ValueError(f"{HAND!r} plays review roles and the editor only; name a model")
+        return value
 
     @model_validator(mode="after")
     def _room_between_seeds(self) -> Settings:
@@ -229,6 +247,11 @@ class Settings(BaseModel):
             api_base=self.api_base or None,
             timeout_seconds=self.timeout_seconds,
         )
+
+    @property
+    def review_params(self) -> ModelParams:
+        """How a review role is asked: with a time limit of its own."""
+        return replace(self.params(self.review_model), timeout_seconds=self.review_timeout_seconds)
 
     def harness(self, name: str) -> Harness:
         """A harness by name, see :func:`harness_of`."""

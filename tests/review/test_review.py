@@ -38,8 +38,8 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 class Bench:
     """A scripted reviewer with a checkpoint in memory."""
 
-    def __init__(self, answers: list[str], rounds: int = 2) -> None:
-        self.answers, self.rounds, self.state = answers, rounds, None
+    def __init__(self, answers: list[str], rounds: int = 2, **other: Any) -> None:
+        self.answers, self.rounds, self.state, self.other = answers, rounds, None, other
         self.saved: list[dict[str, Any]] = []
         self.requests: list[Request] = []
 
@@ -50,7 +50,9 @@ class Bench:
     def review(self, context: Context = CONTEXT) -> Any:
         with OpenAIServer([text(a) for a in self.answers], status(401, "no more answers")) as server:
             params = ModelParams(api_base=server.url)
-            reviewer = Reviewer("openai/x", params, self.rounds, load=lambda: self.state, save=self.save)
+            reviewer = Reviewer(
+                "openai/x", params, self.rounds, load=lambda: self.state, save=self.save, **self.other
+            )
             try:
                 return reviewer.review(context)
             finally:
@@ -77,13 +79,13 @@ def test_two_rounds_of_three_then_the_moderator() -> None:
 
 
 def test_without_debate_one_reviewer_and_the_moderator() -> None:
-    bench = Bench(["one look", GOOD], rounds=0)
+    bench = Bench(["one look", GOOD], rounds=0, vocabulary=True)
     assert bench.review().outcome == "spec"
     assert roles(bench.requests) == ["reviewer", "moderator"]
 
 
 def test_only_the_moderator_is_asked_for_json() -> None:
-    bench = Bench(["x", GOOD], rounds=0)
+    bench = Bench(["x", GOOD], rounds=0, vocabulary=True)
     bench.review()
     assert "response_format" not in bench.requests[0].body
     wanted = bench.requests[1].body["response_format"]
@@ -92,7 +94,7 @@ def test_only_the_moderator_is_asked_for_json() -> None:
 
 
 def test_temperature_is_zero_and_trajectories_are_called_data() -> None:
-    bench = Bench(["x", GOOD], rounds=0)
+    bench = Bench(["x", GOOD], rounds=0, vocabulary=True)
     bench.review()
     for request in bench.requests:
         assert request.body["temperature"] == 0.0
@@ -103,7 +105,7 @@ def test_temperature_is_zero_and_trajectories_are_called_data() -> None:
 
 
 def test_a_repair_is_asked_for_exactly_once() -> None:
-    bench = Bench(["x", BAD, GOOD, GOOD], rounds=0)
+    bench = Bench(["x", BAD, GOOD, GOOD], rounds=0, vocabulary=True)
     review = bench.review()
     assert (review.outcome, len(bench.requests)) == ("spec", 3)
     said = bench.requests[2].body["messages"]
@@ -111,7 +113,7 @@ def test_a_repair_is_asked_for_exactly_once() -> None:
         {"role": "assistant", "content": BAD},
         {"role": "user", "content": REPAIR.format(why=WHY)},
     ]
-    bench = Bench(["x", BAD, BAD, GOOD], rounds=0)
+    bench = Bench(["x", BAD, BAD, GOOD], rounds=0, vocabulary=True)
     review = bench.review()
     assert (review.outcome, review.spec, review.reason, len(bench.requests)) == ("no_spec", None, WHY, 3)
 
@@ -134,23 +136,23 @@ def test_a_refusal_by_the_provider_is_an_answer_too() -> None:
         400, "The response was filtered by the content management policy", error_code="content_filter"
     )
     with OpenAIServer([text("x"), blocked, text(GOOD)]) as server:
-        review = Reviewer("openai/x", ModelParams(api_base=server.url), 0).review(CONTEXT)
+        review = Reviewer("openai/x", ModelParams(api_base=server.url), 0, vocabulary=True).review(CONTEXT)
     assert review.outcome == "spec"
     assert review.turns[1][1].startswith("(no answer: openai/x: the provider refused the content")
 
 
 def test_a_refused_key_stops_it() -> None:
     with pytest.raises(PermanentError, match="OPENAI_API_KEY"):
-        Bench([], rounds=0).review()
+        Bench([], rounds=0, vocabulary=True).review()
 
 
 def test_a_turn_of_a_megabyte_is_cut_for_the_others() -> None:
-    bench = Bench(["y" * 1_000_000, GOOD], rounds=0)
+    bench = Bench(["y" * 1_000_000, GOOD], rounds=0, vocabulary=True)
     review = bench.review()
     assert len(review.turns[0][1]) == 1_000_000
     asked = bench.requests[1].body["messages"][1]["content"]
     assert len(asked) < TURN_CHARS + 500
-    assert asked.endswith(f"(… {1_000_000 - TURN_CHARS} more characters)")
+    assert f"the last {1_000_000 - TURN_CHARS} of 1000000 characters are not shown" in asked
 
 
 # -- checkpoints ------------------------------------------------------------------------------------------------
@@ -233,7 +235,7 @@ def test_every_prompt_file_is_part_of_it(name: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_checkpoint_names_the_prompts() -> None:
-    bench = Bench(["x", GOOD], rounds=0)
+    bench = Bench(["x", GOOD], rounds=0, vocabulary=True)
     bench.review()
     assert [s["prompts"] for s in bench.saved] == [prompts_hash()] * 2
 

@@ -153,7 +153,7 @@ def test_what_falls_is_recorded_with_its_reason() -> None:
     )
     reasons = dict(spec.dropped)
     assert len(spec.changes) == 1
-    assert reasons["rewrite the prompt"].startswith("layer: ")
+    assert reasons["rewrite the prompt"].startswith("changes.0.layer: ")
     assert reasons["an act of one task"] == "its evidence is auxiliary only (no recurring pattern)"
     assert reasons["invented"] == "none of its evidence exists"
     assert reasons["say the form"].startswith("its guard is left out")

@@ -1,7 +1,8 @@
 """The simulated reviewer: plays the four FDCR roles by rule, from the evidence in its prompt and nothing else.
 
-It compares what failing trials did with what passing trials did (argument shapes, order of acts) and with the policy
-text. It knows no planted cause. Its findings are plausible, not always right: the gates decide.
+Its Analyst proposes and withdraws, its Critic attacks the proposals, its Engineer keeps the record. They compare what
+failing trials did with what passing trials did (argument shapes, order of acts) and with the policy text. They know no
+planted cause. Their findings are plausible, not always right: the gates decide.
 """
 
 from __future__ import annotations
@@ -65,22 +66,36 @@ def object_to(finding: Finding, evidence: Evidence) -> str:
 
 
 def _talk(role: str, judged: list[Judged], debated: bool) -> str:
-    lines = []
-    for item in judged:
-        f = item.finding
-        cited = ", ".join(f.evidence[:3])
-        if role in ("analyst", "reviewer"):
-            lines.append(f"- P{f.pattern}: {f.cause} Seen on {len(f.tasks)} tasks. Evidence: {cited}.")
-        elif role == "critic":
-            lines.append(
-                f"- P{f.pattern}: {'falls: ' + item.objection if item.objection else 'stands'} ({f.cause})"
-            )
-        elif not item.objection:
-            layer, file = LAYER_OF[f.guard["kind"]]
-            lines.append(
-                f"- {layer} ({file}): {f.what} Must stay legal: {'; '.join(f.allow) or 'all other acts'}."
-            )
-    return "\n".join(lines) or "Nothing in the evidence supports a cause."
+    """A turn of the debate: proposals, verdicts on them, or the record of both."""
+    named = [(f"A{n}", item) for n, item in enumerate(judged, 1)]
+    if role == "engineer":
+        return _record(named)
+    says = {"analyst": _revised if debated else _proposal, "reviewer": _proposal, "critic": _verdict}[role]
+    return "\n".join(says(name, item) for name, item in named) or "Nothing in the evidence supports a change."
+
+
+def _proposal(name: str, item: Judged) -> str:
+    f, (layer, file) = item.finding, LAYER_OF[item.finding.guard["kind"]]
+    cited = ", ".join(f.evidence[:3])
+    return (
+        f"- {name} (P{f.pattern}, {layer}, {file}): {f.what} Cause: {f.cause} Seen on {len(f.tasks)} tasks. "
+        f"Evidence: {cited}. Must still allow: {'; '.join(f.allow) or 'all other acts'}."
+    )
+
+
+def _revised(name: str, item: Judged) -> str:
+    return f"- {name}: withdrawn, since {item.objection}." if item.objection else _proposal(name, item)
+
+
+def _verdict(name: str, item: Judged) -> str:
+    return f"- {name}: {f'falls: {item.objection}' if item.objection else 'stands'} ({item.finding.cause})"
+
+
+def _record(named: list[tuple[str, Judged]]) -> str:
+    agreed = [f"- {name}: {item.finding.what}" for name, item in named if not item.objection]
+    fallen = [f"- {name}: {item.objection}" for name, item in named if item.objection]
+    parts = {"Agreed": agreed, "In dispute": [], "Fallen": fallen, "To settle next": []}
+    return "\n".join(f"{title}:\n{chr(10).join(lines) or '- nothing'}" for title, lines in parts.items())
 
 
 def _moderate(role: str, judged: list[Judged], debated: bool) -> str:

@@ -6,12 +6,14 @@ import importlib
 import os
 from typing import Any
 
+from ecdysis_lab.models import HAND
 from ecdysis_lab.records import Editor, LabError
 
 REGISTRY: dict[str, str] = {
     "rules": "ecdysis_lab.review.editors.rules:RulesEditor",
     "opencode": "ecdysis_lab.review.editors.opencode:OpenCodeEditor",
     "litellm": "ecdysis_lab.review.editors.litellm:LiteLLMEditor",
+    "hand": "ecdysis_lab.review.editors.hand:HandEditor",
 }
 SERVER_KEY = "OPENAI_API_KEY"  # what LiteLLM sends to the server of an ``openai/`` model, and to no other
 
@@ -49,7 +51,7 @@ def for_run(name: str, model: str, api_base: str | None = None, budget: Any = No
 
     Raises
     ------
-    LabError: unknown name, or an editor that needs a model with a simulated one.
+    LabError: unknown name, or an editor that needs a model with a simulated one, or with answers by hand.
     """
     key = SERVER_KEY if model.startswith("openai/") and os.environ.get(SERVER_KEY) else None
     price = _price(model) if name == "opencode" else None
@@ -63,9 +65,10 @@ def for_run(name: str, model: str, api_base: str | None = None, budget: Any = No
         },
         "litellm": {"model": model, "api_base": api_base, "budget": budget},
     }
-    if name in options and model.startswith("sim/"):
+    if name in options and (model.startswith("sim/") or model == HAND):
+        other = HAND if model == HAND else "rules"
         raise LabError(
-            f"editor {name!r} needs a real review model, got {model!r}; or choose the editor rules"
+            f"editor {name!r} needs a real review model, got {model!r}; or choose the editor {other}"
         )
     return load(name, **options.get(name, {}))
 

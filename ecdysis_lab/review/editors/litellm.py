@@ -11,7 +11,16 @@ from typing import Any
 
 from ecdysis_lab.harness import load_harness
 from ecdysis_lab.harness.source import FILES, Harness
-from ecdysis_lab.models import MODEL_FORMS, Budget, ContentError, ModelParams, check_model, complete
+from ecdysis_lab.models import (
+    HAND,
+    MODEL_FORMS,
+    Budget,
+    ContentError,
+    ModelParams,
+    check_model,
+    complete,
+    refused,
+)
 from ecdysis_lab.records import Candidate, LabError, Spec, Usage
 from ecdysis_lab.review.debate import prompt
 from ecdysis_lab.review.editors import staging
@@ -77,7 +86,7 @@ class LiteLLMEditor:
         Raises
         ------
         ecdysis_lab.models.calls.PermanentError, TransientError, BudgetExceeded: the model cannot be asked.
-        LabError: ``out`` already holds something.
+        LabError: ``out`` already holds something, or an answer by hand that cannot be applied.
         """
         parent = load_harness(harness)
         messages, edit = self._ask(parent, _messages(parent, spec, feedback))
@@ -103,6 +112,8 @@ class LiteLLMEditor:
                 edited = apply(_whole(text, answer.finish), files)
             except ValueError as error:
                 why = str(error)
+                if self.model == HAND:
+                    raise refused("editor", messages[:-1], why) from None
             else:
                 return messages, staging.Edit(_raw(parent, edited), usage)
             shown = {"role": "assistant", "content": text[:REPAIR_CHARS] or "(empty)"}

@@ -12,6 +12,7 @@ from pathlib import Path
 from ecdysis_lab.harness import copy_harness, diff_harness, load_harness
 from ecdysis_lab.harness.source import FILES, SHIPPED, Harness
 from ecdysis_lab.records import Candidate, Change, Spec, Usage
+from ecdysis_lab.review.debate import prompt
 from ecdysis_lab.review.spec import printable
 from ecdysis_lab.store.run import Run
 
@@ -47,9 +48,10 @@ def render_spec(spec: Spec, feedback: str = "") -> str:
 
     Parameters
     ----------
-    spec : what to change. feedback : a gate's reason against an earlier candidate, or an empty string.
+    spec : what to change; without changes the editor is asked to find them.
+    feedback : a gate's reason against an earlier candidate, or an empty string.
     """
-    parts = ["# Changes to make"]
+    parts = ["# Changes to make"] if spec.changes else [prompt("undebated")]
     parts += [_change(n, change) for n, change in enumerate(spec.changes, 1)]
     sections = {
         "Patterns behind them": spec.patterns,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from ecdysis_lab.models.hand import played
 from ecdysis_lab.records import LabError
 from ecdysis_lab.show.figures.labels import text_width, wrap
 from ecdysis_lab.train.arms import ARMS
@@ -62,6 +63,7 @@ class Footer:
     embedder : name of the embedder, or empty where none was used.
     tokens_seen : share of card tokens that the embedder saw, in [0, 1], or None.
     simulated : whether any model was simulated.
+    by_hand : what a person, or a chat window, did in place of a model; see :func:`by_hand`.
     """
 
     run_id: str
@@ -71,6 +73,7 @@ class Footer:
     embedder: str = ""
     tokens_seen: float | None = None
     simulated: bool = False
+    by_hand: str = ""
 
     @classmethod
     def of(
@@ -90,6 +93,7 @@ class Footer:
             embedder,
             tokens_seen,
             any(s["simulated"] for s in runs),
+            by_hand(runs),
         )
 
     @property
@@ -105,9 +109,17 @@ class Footer:
         if self.embedder:
             seen = "" if self.tokens_seen is None else f" ({self.tokens_seen:.0%} of tokens seen)"
             parts.append(f"embedder {self.embedder}{seen}")
+        if self.by_hand:
+            parts.append(self.by_hand)
         if self.simulated:
             parts.append("SIMULATED: planted-defect models, not a result about real ones")
         return " · ".join(parts)
+
+
+def by_hand(summaries: Sequence[Mapping[str, Any]]) -> str:
+    """What was done by hand in the rounds of these runs (:func:`ecdysis_lab.models.hand.played`); else empty."""
+    rounds = [r for s in summaries for block in s.get("training", {}).values() for r in block["rounds"]]
+    return played(str(note) for r in rounds for note in r.get("notes") or ())
 
 
 def _short_commits(text: str) -> str:

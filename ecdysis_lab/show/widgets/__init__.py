@@ -4,6 +4,7 @@
 """
 
 from ecdysis_lab.show.widgets.annotator import EditAnnotator
+from ecdysis_lab.show.widgets.answers import AnswerField
 from ecdysis_lab.show.widgets.debate import show_review
 from ecdysis_lab.show.widgets.export import export_html, patterns_table, picks_table
 from ecdysis_lab.show.widgets.gates_view import decision_line, gates_table, round_diff
@@ -13,6 +14,7 @@ from ecdysis_lab.show.widgets.state import PickerState
 from ecdysis_lab.show.widgets.trace import trace_html
 
 __all__ = [
+    "AnswerField",
     "EditAnnotator",
     "FailurePicker",
     "PickerState",

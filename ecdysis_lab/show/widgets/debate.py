@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ecdysis_lab.failures.transcript import steps
+from ecdysis_lab.models import HAND
 from ecdysis_lab.records import Change, Edit, LabError, Review, Trajectory
 from ecdysis_lab.show.widgets.assets import Page
 from ecdysis_lab.show.widgets.trace import escaped, trace_html
@@ -84,7 +85,8 @@ def show_review(
     turns = review.turns if review else tuple((str(r), str(t)) for r, t in (debate or {})["turns"])
     traces = _traces(found, review, turns, store)
     links = _Links(re.sub(r"\W", "-", f"el-{arm}-{round}"), traces)
-    parts = [f"<h3>Debate</h3>{_debate(turns, links)}", _outcome(review, links), _evidence(links)]
+    whose = ", answered by hand" if (debate or {}).get("model") == HAND else ""
+    parts = [f"<h3>Debate{whose}</h3>{_debate(turns, links)}", _outcome(review, links), _evidence(links)]
     return Page(f'<div class="el-review">{"".join(parts)}</div>')
 
 
