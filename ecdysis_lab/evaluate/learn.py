@@ -18,8 +18,8 @@ from ecdysis_lab.evaluate.evolution import Evolution
 from ecdysis_lab.evaluate.stopped import NOT_A_SUCCESS, stopped
 from ecdysis_lab.evaluate.traces import Recording, open_recording
 from ecdysis_lab.harness.source import Harness
-from ecdysis_lab.models import check_model, open_budget
-from ecdysis_lab.records import LabError, Progress, Stopped, Task, Trajectory
+from ecdysis_lab.models import Waiting, check_model, open_budget
+from ecdysis_lab.records import LabError, Progress, Task, Trajectory
 from ecdysis_lab.store import Run, Store, commit_hash
 from ecdysis_lab.store.billing import at_work
 from ecdysis_lab.train.arms import arm_of
@@ -130,8 +130,8 @@ class Learning:
 
         Raises
         ------
-        LabError: another process works on the run, or a person's answer is awaited (the other arms have gone as far as
-            they can by then).
+        LabError: another process works on the run.
+        ecdysis_lab.models.hand.Waiting: answers by hand are awaited; every arm has gone as far as it can by then.
         ecdysis_lab.models.calls.BudgetExceeded: a limit is reached; the same run goes on with a higher one.
         """
         with at_work(self.run):
@@ -157,16 +157,14 @@ class Learning:
 
     def _trained(self) -> dict[str, Trained]:
         done: dict[str, Trained] = {}
-        awaited: list[LabError] = []
+        waiting: list[Path] = []
         for arm in self.settings.arms:
             try:
                 done[arm] = self._train(arm)
-            except LabError as why:
-                if not isinstance(why, Stopped):
-                    raise
-                awaited.append(why)
-        if awaited:
-            raise type(awaited[0])("; ".join(map(str, awaited)))
+            except Waiting as why:  # the other arms go as far as they can
+                waiting += why.answers
+        if waiting:
+            raise Waiting(waiting)
         return done
 
     def _train(self, arm: str) -> Trained:
@@ -256,6 +254,7 @@ class Learning:
             "says": PASS_AT_K if arm_of(arm).edits == "failure" else "",
             "failures": last.failures,
             "editor_calls": last.editor_calls,
+            "notes": last.notes,
             "changed": changed,
             "candidate": str(path) if path else "",
         }

@@ -8,6 +8,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.harness import load_harness
+from ecdysis_lab.models.hand import HAND, played
 from ecdysis_lab.records import LabError
 from ecdysis_lab.show.figures.stopped import stopped_acts
 from ecdysis_lab.show.figures.style import Footer
@@ -135,13 +136,13 @@ def plots(learned: Learned) -> tuple[dict[str, Any], Footer]:
     """The figure with its table, and the footer."""
     frame = stopped_frame(learned)
     models = [*learned["models"], learned["review_model"]]
-    seed = learned["split"]["seed"]
     footer = Footer(
         learned["run_id"],
         learned["commit"],
-        seed,
-        list(dict.fromkeys(models)),
+        learned["split"]["seed"],
+        [model for model in dict.fromkeys(models) if model != HAND],
         simulated=learned["simulated"],
+        by_hand=played(note for found in learned["arms"].values() for note in found["notes"]),
     )
     return {"stopped_acts": (stopped_acts(frame), frame)}, footer
 

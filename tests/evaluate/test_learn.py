@@ -17,7 +17,8 @@ from ecdysis_lab.evaluate.metrics import cluster_interval
 from ecdysis_lab.evaluate.stopped import stopped
 from ecdysis_lab.failures.importing import import_traces
 from ecdysis_lab.harness import Harness, load_harness
-from ecdysis_lab.records import Candidate, Change, LabError, Review, Spec, Stopped, Usage
+from ecdysis_lab.models import Waiting
+from ecdysis_lab.records import Candidate, Change, LabError, Review, Spec, Usage
 from ecdysis_lab.review.debate import Reviewer
 from ecdysis_lab.review.editors import staging
 from ecdysis_lab.show import figures as draw
@@ -94,14 +95,10 @@ class Guarding:
     ) -> Candidate:
         Guarding.calls += 1
         if Guarding.calls == Guarding.stop_at:
-            raise Awaited(f"waiting for answer {Guarding.calls}")
+            raise Waiting([out.parent / "001-editor.answer.md"])
         parent = load_harness(harness)
         raw = staging.raw_files(parent) | {"actions.py": GUARD.encode()}
         return staging.candidate(parent, staging.Edit(raw, Usage(), ()), out, self.name)
-
-
-class Awaited(LabError, Stopped):
-    """A person's answer is awaited."""
 
 
 @pytest.fixture(autouse=True)
@@ -261,7 +258,7 @@ def test_an_arm_that_hands_over_each_failure_sees_a_draw_of_them(
 
 def test_every_arm_goes_as_far_as_it_can_before_the_run_waits(tmp_path: Path, reviewed: Counter[str]) -> None:
     Guarding.stop_at = 1
-    with pytest.raises(Awaited, match=r"^waiting for answer 1$"):
+    with pytest.raises(Waiting, match=r"^waiting for 1 answer in .*/ecdysis-no-fdcr-1: 001-editor"):
         prepared(tmp_path, arms="ecdysis-no-fdcr,ecdysis").go()
     run = Run(next((tmp_path / "data" / "runs").iterdir()))
     assert Guarding.calls == 2 and run.status["state"] == "interrupted" and run.learned is None
@@ -273,6 +270,32 @@ def test_every_arm_goes_as_far_as_it_can_before_the_run_waits(tmp_path: Path, re
     assert {a: v["decision"] for a, v in found["arms"].items()} == dict.fromkeys(
         ("ecdysis-no-fdcr", "ecdysis"), "accepted"
     )
+
+
+def test_arms_wait_for_answers_by_hand_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.undo()  # the real reviewers
+    places = ["--data", str(tmp_path / "data"), "--figures", str(tmp_path / "figures"), "--run-id", "by-hand"]
+    asked = ["learn", str(six_tasks(tmp_path / "in")), "--benchmark", TOY, "--embedder", "tfidf", "--json",
+             "--review-model", "hand", "--editor", "hand", "--arms", "ecdysis,self-evolution", *places]  # fmt: skip
+    assert main(asked) == 2
+    told, run = capsys.readouterr().err, Run(tmp_path / "data" / "runs" / "by-hand")
+    assert told.count("\n") == 1 and "waiting for 2 answers" in told
+    assert sorted(p.parent.name for p in run.folder.glob("hand/*/001-*.prompt.md")) == [
+        "ecdysis", "self-evolution",
+    ]  # fmt: skip
+    assert run.status["state"] == "interrupted"
+    texts = "".join(p.read_text() for p in run.folder.glob("hand/*/*.prompt.md"))
+    halves = split_by_task(import_traces(tmp_path / "in").trajectories, 0.5, 0)
+    shown = {task: f"Bring the {task} " in texts for task in CODES}
+    assert not any(shown[t.trial.task_id] for t in halves.other)  # the other half is nobody's evidence
+    assert any(shown[t.trial.task_id] for t in halves.training)
+    for path in run.folder.glob("hand/ecdysis/*.prompt.md"):  # one arm is answered, the other goes on waiting
+        path.with_name(path.name.replace(".prompt.", ".answer.")).write_text("P0: the shelves are guessed.")
+    assert main(asked) == 2
+    names = capsys.readouterr().err
+    assert "ecdysis/002-" in names and "self-evolution/001-" in names
 
 
 def test_the_same_command_gives_the_same_result_and_asks_nobody_again(
@@ -369,7 +392,7 @@ def test_the_command_prints_json_and_writes_pages_and_figure(
     assert "guard the shelves" in capsys.readouterr().out
     Guarding.stop_at = 2
     assert main([*asked, "--seed", "1"]) == 2
-    assert capsys.readouterr().err == "ecdysis-lab: waiting for answer 2\n"
+    assert capsys.readouterr().err.startswith("ecdysis-lab: waiting for 1 answer in ")
 
 
 def test_figure_and_tables_hold_every_harness(tmp_path: Path) -> None:
