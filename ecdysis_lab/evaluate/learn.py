@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -111,6 +112,8 @@ class Learning:
                 f"traces: no failing trial among the {len(self.halves.training)} on the training tasks, so there is "
                 "nothing to learn from; choose another seed or a larger split"
             )
+        for arm in settings.arms:
+            self._refuse_twins(arm)
         self.bench = load_benchmark(settings.benchmark)
         config = settings.model_dump() | {"traces": recording.told, "split": split, "alone": alone}
         self.run = Run.open(root, run_id or self._run_id, config, defaults=Settings().model_dump())
@@ -124,6 +127,16 @@ class Learning:
 
     def _failing(self, trials: Sequence[Trajectory]) -> list[Trajectory]:
         return [t for t in trials if t.score is not None and t.score < self.settings.threshold]
+
+    def _refuse_twins(self, arm: str) -> None:
+        """An arm that hands over each failure alone knows a trial by its task and seed."""
+        pairs = Counter((t.trial.task_id, t.trial.seed) for t in self.halves.training)
+        (task, seed), n = pairs.most_common(1)[0]
+        if arm_of(arm).edits == "failure" and n > 1:
+            raise LabError(
+                f"traces: {n} trials of task {task} with seed {seed} (models {', '.join(self.recording.models)}); "
+                f"{arm} learns from one model at a time"
+            )
 
     def go(self) -> dict[str, Any]:
         """Train every arm, then replay the other half; ``learned.json`` holds the result, which is returned.

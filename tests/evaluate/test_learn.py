@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ecdysis_lab.benchmarks import load_benchmark
+from ecdysis_lab.cli import notebooks
 from ecdysis_lab.cli.parser import main
 from ecdysis_lab.evaluate.learn import Learning, prepare_learning, split_by_task
 from ecdysis_lab.evaluate.metrics import cluster_interval
@@ -309,6 +310,35 @@ def test_the_same_command_gives_the_same_result_and_asks_nobody_again(
     assert other.run.folder != again.run.folder
 
 
+def test_a_run_that_is_stopped_anywhere_goes_on(tmp_path: Path, reviewed: Counter[str]) -> None:
+    def stop(what: str, done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    whole = prepared(tmp_path / "whole", six_tasks(tmp_path / "in")).go()
+    reviewed.clear()
+    learning = prepared(tmp_path, tmp_path / "in" / "traces.jsonl", progress=stop)
+    with pytest.raises(KeyboardInterrupt):
+        learning.go()
+    assert learning.run.status["state"] == "interrupted" and learning.run.learned is None
+    assert prepared(tmp_path, tmp_path / "in" / "traces.jsonl").go() == {
+        **whole,
+        "arms": {"ecdysis": {**whole["arms"]["ecdysis"], "candidate": str(learning.run.harness_path(
+            whole["arms"]["ecdysis"]["harness"]))}},
+    }  # fmt: skip
+    assert reviewed == {"Reviewer": 1}
+
+
+def test_one_model_at_a_time_for_an_arm_that_hands_over_each_failure(tmp_path: Path) -> None:
+    made = [trial(task, 0.0, (code, 9)) for task, code in CODES.items()]
+    made += [{**t, "model": "maker/two"} for t in made]
+    path = trace(tmp_path / "in", *made)
+    with pytest.raises(
+        LabError, match=r"traces: 2 trials of task \w+ with seed 0 \(models maker/one, maker/two\)"
+    ):
+        prepared(tmp_path, path, arms="ecdysis,self-evolution")
+    assert prepared(tmp_path, path, arms="ecdysis").recording.models == ("maker/one", "maker/two")
+
+
 def test_an_import_is_a_source_by_its_name_and_the_newest_by_default(tmp_path: Path) -> None:
     path = six_tasks(tmp_path / "in")
     assert main(["import", str(path), "--benchmark", TOY, "--data", str(tmp_path / "data"), "--json"]) == 0
@@ -411,6 +441,21 @@ def test_figure_and_tables_hold_every_harness(tmp_path: Path) -> None:
     assert rules.to_dict("records") == [
         {"harness": "ecdysis", "rule": "last_shelf", "failing": arm["touched"], "passing": 0}
     ]
+
+
+@pytest.mark.slow
+def test_the_notebook_learns_and_shows_what_it_is(tmp_path: Path) -> None:
+    given = {"traces": str(six_tasks(tmp_path / "in")), "benchmark": TOY, "embedder": "tfidf", "smoke": True}
+    places = {"data": str(tmp_path / "data"), "figures": str(tmp_path / "figures")}
+    assert notebooks.run("logs", {**given, **places}, tmp_path / "out.ipynb") == 0
+    outputs = [
+        o for c in json.loads((tmp_path / "out.ipynb").read_text())["cells"] for o in c.get("outputs", [])
+    ]
+    said = "".join("".join(o.get("text", "")) for o in outputs)
+    assert "SIMULATED" in said and "A stopped act is not yet a success" in said
+    (run,) = (tmp_path / "data" / "runs").glob("learn-*")
+    assert Run(run).status["state"] == "done" and (run / "diff-ecdysis.html").is_file()
+    assert (tmp_path / "figures" / run.name / "stopped_acts.csv").is_file()
 
 
 def test_a_run_without_a_result_has_no_pages(tmp_path: Path) -> None:
