@@ -8,12 +8,8 @@ from pathlib import Path
 
 from ecdysis_lab.cli.commands import settings_given, settings_options
 
-OWN = (
-    "arms",
-    "split",
-    "alone",
-    "run_id",
-)  # not settings of an experiment; without a value the library's default holds
+OWN = ("arms", "split", "alone", "model", "run_id")
+"""Not settings of an experiment; without a value the library's default holds."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +30,9 @@ def options(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=left_out,
         help="most failures, drawn by seed, of an arm that hands over each alone (default: 15)",
+    )
+    parser.add_argument(
+        "--model", default=left_out, help="name of the model that acted, where the traces do not tell"
     )
     parser.add_argument(
         "--run-id", default=left_out, help="name of the run (default: from all that decides it)"

@@ -30,7 +30,7 @@ OWN: dict[str, tuple[str, ...]] = {
         "source", "threshold", "disclosure", "embedder", "weights", "budget", "seed", "smoke", "data", "out",
     ),
     "report": ("runs", "out", "images", "smoke", "data"),
-    "logs": ("traces", "arms", "split", "alone", "read", "smoke", "run_id", "data", "figures"),
+    "logs": ("traces", "arms", "split", "alone", "model", "read", "smoke", "run_id", "data", "figures"),
 }  # fmt: skip
 """Notebook of the project -> parameters of its own."""
 _OF_TRIALS = (

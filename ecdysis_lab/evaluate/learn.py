@@ -281,6 +281,7 @@ def prepare_learning(
     arms: str = "ecdysis",
     split: float = 0.5,
     alone: int = ALONE,
+    model: str = "",
     run_id: str = "",
     small: bool = False,
     progress: Progress | None = None,
@@ -291,8 +292,9 @@ def prepare_learning(
     ----------
     given : settings. traces : file or folder of recorded trials, or the name of an import; empty for
         the newest import. data : the data folder. arms : comma-separated names. split : share of the tasks to train on.
-    alone : failures that ``self-evolution`` hands over at most. run_id : name of the run; empty: from the rest.
-    small : the trials of sixteen tasks only. progress : called with (what, done, total).
+    alone : failures that an arm without patterns hands over at most. model : that acted, where the traces do not tell.
+    run_id : name of the run; empty: from the rest. small : the trials of sixteen tasks only.
+    progress : called with (what, done, total).
 
     Raises
     ------
@@ -306,7 +308,7 @@ def prepare_learning(
     if alone < 1:
         raise LabError(f"alone: must be at least 1, got {alone}")
     check_model(settings.review_model, settings.params(settings.review_model))
-    recording = open_recording(traces, data, settings.benchmark)
+    recording = open_recording(traces, data, settings.benchmark, model)
     if small:
         recording = recording.first(SMOKE_TASKS)
     settings = settings.but(

@@ -13,6 +13,7 @@ from ecdysis_lab.failures.collection import RECORD, read, take_in
 from ecdysis_lab.failures.importing import import_traces
 from ecdysis_lab.records import LabError, Trajectory
 
+UNKNOWN = "unknown"  # as importers name a model that the traces do not tell
 SHOWN = 5  # names that an error spells out
 
 
@@ -23,17 +24,20 @@ class Recording:
     Parameters
     ----------
     name : of the import. trials : in the order of the record. left_out : trials without a score (infrastructure errors,
-        user faults) and damaged records.
+        user faults) and damaged records. model : that acted where the traces do not tell.
     """
 
     name: str
     trials: tuple[Trajectory, ...]
     left_out: int = 0
+    model: str = UNKNOWN
 
     @property
     def models(self) -> tuple[str, ...]:
         """Models that acted, by name."""
-        return tuple(sorted({t.trial.model for t in self.trials}))
+        return tuple(
+            sorted({self.model if m == UNKNOWN else m for m in {t.trial.model for t in self.trials}})
+        )
 
     @property
     def users(self) -> str:
@@ -56,13 +60,13 @@ class Recording:
         return replace(self, trials=tuple(t for t in self.trials if t.trial.task_id in kept))
 
 
-def open_recording(traces: str, data: Path | str, benchmark: str) -> Recording:
+def open_recording(traces: str, data: Path | str, benchmark: str, model: str = "") -> Recording:
     """Recorded trials, taken into the trial store where they are not there yet.
 
     Parameters
     ----------
     traces : file or folder of trajectories, name or folder of an import; empty for the newest import.
-    data : the data folder. benchmark : where they were recorded.
+    data : the data folder. benchmark : where they were recorded. model : that acted, where the traces do not tell.
 
     Raises
     ------
@@ -79,7 +83,7 @@ def open_recording(traces: str, data: Path | str, benchmark: str) -> Recording:
         _check_benchmark(got.trajectories, benchmark)
     scored = tuple(t for t in got.trajectories if t.score is not None)
     left_out = len(got.trajectories) - len(scored) + got.infra + len(got.damaged)
-    return Recording(folder.name, scored, left_out)
+    return Recording(folder.name, scored, left_out, model or UNKNOWN)
 
 
 def _check_benchmark(trials: Sequence[Trajectory], benchmark: str) -> None:

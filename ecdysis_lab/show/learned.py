@@ -116,7 +116,7 @@ def title(learned: Learned) -> str:
     mark = "SIMULATED: " if learned["simulated"] else ""
     trials = f"{learned['traces']['trials']} recorded trials of {', '.join(learned['models'])}"
     halves = f"learned from {split['training_tasks']} tasks, counted on {split['other_tasks']} others"
-    people = f"reviewed by {learned['review_model']}, edited by {learned['editor']}"
+    people = f"review model {learned['review_model']}, editor {learned['editor']}"
     return f"{mark}{trials} on {learned['benchmark']}; {halves}; start {learned['start']}; {people}"
 
 

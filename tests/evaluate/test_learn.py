@@ -119,7 +119,11 @@ def reviewed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 def prepared(tmp_path: Path, traces: Path | str = "", **other: Any) -> Learning:
     given = {"benchmark": TOY, "editor": f"{__name__}:Guarding", "embedder": "tfidf"}
-    own = {k: other.pop(k) for k in ("arms", "split", "alone", "run_id", "small", "progress") if k in other}
+    own = {
+        k: other.pop(k)
+        for k in ("arms", "split", "alone", "model", "run_id", "small", "progress")
+        if k in other
+    }
     return prepare_learning(
         given | other, str(traces or six_tasks(tmp_path / "in")), tmp_path / "data", **own
     )
@@ -339,6 +343,17 @@ def test_one_model_at_a_time_for_an_arm_that_hands_over_each_failure(tmp_path: P
     assert prepared(tmp_path, path, arms="ecdysis").recording.models == ("maker/one", "maker/two")
 
 
+def test_who_acted_may_be_named_where_the_traces_do_not_tell(tmp_path: Path) -> None:
+    nameless = [{**trial(task, 0.0, (code, 9)), "model": ""} for task, code in CODES.items()]
+    path = trace(tmp_path / "in", *nameless)
+    assert prepared(tmp_path, path).recording.models == ("unknown",)
+    learning = prepared(tmp_path, path, model="maker/three")
+    assert learning.recording.models == ("maker/three",) and learning.settings.model == "maker/three"
+    assert prepared(tmp_path, six_tasks(tmp_path / "told"), model="maker/three").recording.models == (
+        "maker/one",
+    )
+
+
 def test_an_import_is_a_source_by_its_name_and_the_newest_by_default(tmp_path: Path) -> None:
     path = six_tasks(tmp_path / "in")
     assert main(["import", str(path), "--benchmark", TOY, "--data", str(tmp_path / "data"), "--json"]) == 0
@@ -444,7 +459,8 @@ def test_figure_and_tables_hold_every_harness(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_notebook_learns_and_shows_what_it_is(tmp_path: Path) -> None:
+def test_the_notebook_learns_and_shows_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROWSER_PATH", str(tmp_path / "none"))
     given = {"traces": str(six_tasks(tmp_path / "in")), "benchmark": TOY, "embedder": "tfidf", "smoke": True}
     places = {"data": str(tmp_path / "data"), "figures": str(tmp_path / "figures")}
     assert notebooks.run("logs", {**given, **places}, tmp_path / "out.ipynb") == 0

@@ -71,7 +71,7 @@ def stopped_acts(frame: pd.DataFrame) -> go.Figure:
     fig.update_xaxes(axis("share of recorded trials (%)", range=[-4, 104], tickvals=[0, 25, 50, 75, 100]))
     reviewers = ", ".join(dict.fromkeys(r for r in frame["reviewer"] if r))
     key = "● trials touched, with the 95% interval (bootstrap over tasks)   tasks that no arm was trained on"
-    key += f"   reviewed by {reviewers}" if reviewers else ""
+    key += f"   review model {reviewers}" if reviewers else ""
     height = max(HEIGHT - 160, 260 + 62 * len(arms))
     look = base(
         "A stopped act is not yet a success: acts of recorded trials, by replay",
