@@ -126,6 +126,7 @@ def _execute(path: Path, out: Path, parameters: dict[str, Any]) -> int:
         if failed.ename in (
             "LabError",
             "PermanentError",
+            "Waiting",
         ):  # a papermill error knows the name of the class only
             raise LabError(failed.evalue) from None
         print(f"ecdysis-lab: {failed.ename}: {failed.evalue}\nsee {out}", file=sys.stderr)

@@ -170,7 +170,11 @@ def typed(raised: Exception, what: Failed, model: str, key_names: Callable[[str]
     if 400 <= status < 500 and status not in _RETRIED_4XX and detail:
         return PermanentError(f"{model}: the server rejected the request ({status}: {detail})")
     late = isinstance(raised, TimeoutError) or "timeout" in type(raised).__name__.lower()
-    hint = "; a slow server needs a larger timeout_seconds" if late else ""
+    hint = (
+        "; a slow server needs a larger timeout_seconds (review roles: review_timeout_seconds)"
+        if late
+        else ""
+    )
     error = TransientError(f"{model}: {detail or type(raised).__name__} (status {status or 'none'}){hint}")
     error.retry_after_seconds = _retry_after(raised)
     return error

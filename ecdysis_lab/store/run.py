@@ -22,7 +22,7 @@ from ecdysis_lab.store.files import Folder, StoreError, dump, told, utf8, whole_
 from ecdysis_lab.store.round import Round
 
 State = Literal["running", "done", "failed", "interrupted"]
-CHANGEABLE = ("max_usd", "max_tokens", "max_seconds", "workers", "timeout_seconds")
+CHANGEABLE = ("max_usd", "max_tokens", "max_seconds", "workers", "timeout_seconds", "review_timeout_seconds")
 """Config fields that change no result: they may differ when a run is continued."""
 CONFIG, SUMMARY, STATUS = "config.json", "summary.json", "status.json"
 SHOWN = 8  # runs that an error names

@@ -77,7 +77,7 @@ class Trainer:
         LabError: training trials that cannot be scored for reasons of infrastructure, however often they are tried;
             an answer by hand that is awaited or refused.
         """
-        with hand.folder(self.arm_run.run.path(f"{hand.PLACE}/{self.arm.name}")):
+        with hand.folder(self.arm_run.run.folder.resolve() / hand.PLACE / self.arm.name):
             return self._train()
 
     def _train(self) -> Trained:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from ecdysis_lab.cli import notebooks
+from ecdysis_lab.models import Waiting
+from ecdysis_lab.records import LabError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -105,3 +107,17 @@ def test_what_a_kernel_logs_of_its_own_shutdown_is_not_shown(
     assert notebooks._execute(tmp_path / "a.ipynb", tmp_path / "b.ipynb", {}) == 0
     out, err = capfd.readouterr()
     assert "shown" in out and "KeyboardInterrupt" not in err
+
+
+def test_an_answer_by_hand_that_is_awaited_is_one_sentence_and_exit_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    papermill = pytest.importorskip("papermill")
+    said = "waiting for 1 answer in /r/hand: ecdysis/001-critic.answer.md"
+
+    def stopped(*_: object, **__: object) -> None:
+        raise papermill.exceptions.PapermillExecutionError(1, 1, "x", Waiting.__name__, said, [])
+
+    monkeypatch.setattr("papermill.execute_notebook", stopped)
+    with pytest.raises(LabError, match=f"^{said}$"):
+        notebooks._execute(tmp_path / "a.ipynb", tmp_path / "b.ipynb", {})

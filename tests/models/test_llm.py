@@ -185,7 +185,7 @@ def test_silence_is_a_timeout() -> None:
     started = time.monotonic()
     error, requests = failing(hang(), hang(), timeout=0.5, max_attempts=2)
     assert isinstance(error, TransientError) and len(requests) == 2
-    assert str(error).endswith("; a slow server needs a larger timeout_seconds")
+    assert str(error).endswith("a larger timeout_seconds (review roles: review_timeout_seconds)")
     assert 1.0 <= time.monotonic() - started < 4.0
     assert 1.0 <= error.usage.seconds < 4.0
 

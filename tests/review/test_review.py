@@ -21,8 +21,10 @@ from ecdysis_lab.hooks import Call
 from ecdysis_lab.models import ModelParams, PermanentError, providers
 from ecdysis_lab.records import Failure, LabError, Message, Pattern, Patterns, Pick, Subset, Trajectory, Trial
 from ecdysis_lab.review.context import Context, acts_of, build_context, excerpt, short, tokens
-from ecdysis_lab.review.debate import REPAIR, TURN_CHARS, Reviewer, prompt, prompts_hash
+from ecdysis_lab.review.debate import REPAIR, REPAIR_CHARS, TURN_CHARS, Reviewer, prompt, prompts_hash
+from ecdysis_lab.review.editors.staging import render_spec
 from ecdysis_lab.review.spec import parse_spec
+from ecdysis_lab.train.settings import configure
 
 ROOT = Path(__file__).resolve().parents[2]
 BAD, WHY = "no JSON here", "no complete JSON object with `changes` in the answer"
@@ -78,6 +80,78 @@ def test_two_rounds_of_three_then_the_moderator() -> None:
     assert "## Analyst, turn 4\nd" in asked
 
 
+def shown(bench: Bench) -> list[str]:
+    """What each request showed: the system prompt and the evidence with the debate."""
+    return ["\n".join(str(m["content"]) for m in r.body["messages"]) for r in bench.requests]
+
+
+def test_the_critic_is_asked_again_after_the_revision_and_sees_it() -> None:
+    bench = Bench(["proposal", "attack", "record", "revision", "second attack", "second record", GOOD])
+    bench.review()
+    analyst, critic, engineer, again, attacks_again, closes, moderator = shown(bench)
+    assert "proposal" not in analyst.partition("# Debate so far")[2]
+    assert "## Analyst, turn 1\nproposal" in critic and "Answer as the Critic, round 1 of 2." in critic
+    assert "## Critic, turn 2\nattack" in engineer
+    assert "## Engineer, turn 3\nrecord" in again and "Answer as the Analyst, round 2 of 2." in again
+    assert "## Analyst, turn 4\nrevision" in attacks_again
+    assert "Answer as the Critic, round 2 of 2." in attacks_again
+    assert "## Critic, turn 5\nsecond attack" in closes
+    assert "## Engineer, turn 6\nsecond record" in moderator
+    assert all("evidence\n\n# " in said for said in shown(bench)), "everyone sees the whole context"
+
+
+@pytest.mark.parametrize(
+    "role, words",
+    [
+        ("analyst", ["smallest changes", "In a later round, write the whole list again", "two tasks"]),
+        ("critic", ["Over-broad trigger", "Blocked legal act", "Breach of the runtime contract", "Regression",
+                    "Dependence on incidental order", "Overfitting to one task", "judge the revised proposals anew"]),
+        ("engineer", ["Agreed", "In dispute", "To settle next", "You propose nothing new"]),
+        ("moderator", ["Answer with one JSON object", "from at least two tasks", "`changes` is []"]),
+        ("shared", ["is frozen", "`trial#step`", "no call is newly refused or changed", "no ids, names, amounts"]),
+    ],
+)  # fmt: skip
+def test_each_role_is_told_its_part(role: str, words: list[str]) -> None:
+    assert [w for w in words if w not in prompt(role)] == []
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "ecdysis_lab/review/prompts").glob("*.md")), ids=lambda p: p.stem
+)
+def test_prompts_name_no_domain(path: Path) -> None:
+    said = path.read_text(encoding="utf-8").lower()
+    assert [
+        w for w in ("airline", "retail", "reservation", "flight", "order_id", "sql", "bash") if w in said
+    ] == []
+
+
+def test_templates_are_told_to_the_moderator_and_only_for_the_rules_editor() -> None:
+    for vocabulary in (False, True):
+        bench = Bench([*"abc", GOOD], rounds=1, vocabulary=vocabulary)
+        bench.review()
+        assert ["canonical_argument" in said for said in shown(bench)] == [False, False, False, vocabulary]
+
+
+def test_the_roles_are_a_setting() -> None:
+    bench = Bench([*"abcd", GOOD], roles=("analyst", "critic"))
+    bench.review()
+    assert roles(bench.requests) == ["analyst", "critic", "analyst", "critic", "moderator"]
+    assert "Answer as the Critic, round 2 of 2." in shown(bench)[3]
+    with pytest.raises(LabError, match=r"^roles: unknown 'judge'; choose from analyst, critic, engineer$"):
+        Reviewer("openai/x", roles=("analyst", "judge"))
+
+
+def test_without_debate_an_editor_that_reads_gets_the_patterns_and_nobody_is_asked(many: Any) -> None:
+    failures, patterns = many
+    bench = Bench([], rounds=0)
+    review = bench.review(context_of(failures, patterns))
+    assert (bench.requests, review.outcome, review.turns, review.usage.calls) == ([], "spec", (), 0)
+    assert review.spec.changes == ()
+    assert [line[:15] for line in review.spec.patterns[:2]] == ["P0 recurring: 1", "P2 recurring: 8"]
+    told = render_spec(review.spec)
+    assert told.startswith("# Find the changes yourself\n") and "- P0 recurring: 100 failures" in told
+
+
 def test_without_debate_one_reviewer_and_the_moderator() -> None:
     bench = Bench(["one look", GOOD], rounds=0, vocabulary=True)
     assert bench.review().outcome == "spec"
@@ -116,6 +190,80 @@ def test_a_repair_is_asked_for_exactly_once() -> None:
     bench = Bench(["x", BAD, BAD, GOOD], rounds=0, vocabulary=True)
     review = bench.review()
     assert (review.outcome, review.spec, review.reason, len(bench.requests)) == ("no_spec", None, WHY, 3)
+
+
+REFUSED = {
+    "json_schema": "'response_format.type' must be one of 'text', 'json_object'",
+    "json_object": "Invalid parameter: response_format of type json_object is not supported by this model",
+}
+
+
+@pytest.mark.parametrize("refuses", [(), ("json_schema",), ("json_schema", "json_object")])
+def test_json_is_asked_for_in_the_best_form_that_the_server_takes(refuses: tuple[str, ...]) -> None:
+    """A refused form is not asked for again in this process, neither for the repair nor in the next debate."""
+    forms: list[str] = []
+
+    def server(request: Request) -> Any:
+        if roles([request]) != ["moderator"]:
+            return text("a turn")
+        form = request.body.get("response_format", {"type": "text"})["type"]
+        forms.append(form)
+        if form in refuses:
+            return status(400, REFUSED[form])
+        return text(GOOD if len(request.body["messages"]) > 2 else BAD)
+
+    left = [form for form in ("json_schema", "json_object", "text") if form not in refuses]
+    with OpenAIServer(server) as http:
+        reviewer = Reviewer("openai/x", ModelParams(api_base=http.url), 1)
+        review = reviewer.review(CONTEXT)
+        assert (review.outcome, review.usage.calls) == ("spec", 5)
+        assert forms == [*refuses, left[0], left[0]]
+        reviewer.review(CONTEXT)
+    assert forms == [*refuses, *[left[0]] * 4]
+
+
+def test_another_rejected_request_is_no_reason_to_ask_in_another_form() -> None:
+    with OpenAIServer([text("x"), status(400, "temperature must be 1")], text(GOOD)) as server:
+        reviewer = Reviewer("openai/x", ModelParams(api_base=server.url), 0, vocabulary=True)
+        with pytest.raises(PermanentError, match="temperature must be 1"):
+            reviewer.review(CONTEXT)
+        assert len(server.requests) == 2
+
+
+def test_a_provider_without_forms_is_asked_for_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(providers.litellm(), "get_supported_openai_params", lambda **_: ["temperature"])
+    bench = Bench(["x", GOOD], rounds=0, vocabulary=True)
+    assert bench.review().outcome == "spec"
+    assert [r for r in bench.requests if "response_format" in r.body] == []
+
+
+def test_a_repair_sees_the_whole_answer() -> None:
+    long = f"{'y' * 30_000} the end"
+    bench = Bench(["x", long, GOOD], rounds=0, vocabulary=True)
+    bench.review()
+    assert bench.requests[2].body["messages"][-2]["content"] == long
+    longer = "y" * (REPAIR_CHARS + 7)
+    bench = Bench(["x", longer, GOOD], rounds=0, vocabulary=True)
+    bench.review()
+    seen = bench.requests[2].body["messages"][-2]["content"]
+    assert seen.endswith(f"the last 7 of {REPAIR_CHARS + 7} characters are not shown)")
+
+
+def test_a_review_call_has_a_time_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert configure(review_model="openai/x").review_params.timeout_seconds == 600.0
+    params = configure(review_model="openai/x", timeout_seconds=5, review_timeout_seconds=33).review_params
+    assert params.timeout_seconds == 33.0
+    asked: list[float] = []
+
+    def ask(*_: Any, params: ModelParams, **__: Any) -> Any:
+        asked.append(params.timeout_seconds)
+        raise PermanentError("enough")
+
+    monkeypatch.setattr("ecdysis_lab.review.debate.complete", ask)
+    for given in (params, None):
+        with pytest.raises(PermanentError):
+            Reviewer("openai/x", given).review(CONTEXT)
+    assert asked == [33.0, 600.0]
 
 
 @pytest.mark.parametrize("name", [*SAME, *NOTHING])

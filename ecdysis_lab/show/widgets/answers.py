@@ -56,7 +56,9 @@ class AnswerField:
     def look(self) -> None:
         """See which prompts wait now."""
         self.waiting = hand.prompts(self.folder)
+        before = self.choice.value
         self.choice.options = [(str(path.relative_to(self.folder)), path) for path in self.waiting]
+        self.choice.value = before if before in self.waiting else next(iter(self.waiting), None)
         self._show()
         n = len(self.waiting)
         self._say(f"{n} prompt{'s' if n > 1 else ''} in {self.folder}" if n else "No prompt waits.")
