@@ -31,8 +31,9 @@ from ecdysis_lab.train.settings import Settings, check_parts, configure, fitted,
 
 ALONE = 15  # failures that an arm without patterns hands over one by one, drawn by seed
 SMOKE_TASKS = 16
-PASS_AT_K = (
-    "each failure was handed over alone; whether pass@k would have kept the round cannot be told by replay"
+UNCHECKED = (
+    "each failure was handed over alone; the check of scores that keeps an edit or the round (its own task, pass@k) "
+    "cannot be made by replay"
 )
 
 
@@ -264,7 +265,7 @@ class Learning:
             "decision": last.decision,
             "gate": last.gate,
             "reason": last.reason,
-            "says": PASS_AT_K if arm_of(arm).edits == "failure" else "",
+            "says": UNCHECKED if arm_of(arm).edits == "failure" else "",
             "failures": last.failures,
             "editor_calls": last.editor_calls,
             "notes": last.notes,

@@ -62,7 +62,9 @@ class Recorded(ArmRun):
     def write_record(self, record: RoundRecord, candidate: Candidate | None) -> None:
         """As for any arm; the reason of an acceptance says what it does not rest on."""
         if record.decision == "accepted":
-            record = replace(record, reason=f"{record.reason}; {NOT_RUN}")
+            record = replace(
+                record, reason=f"{record.reason}; gates that need trials were skipped, for {NOT_RUN}"
+            )
         super().write_record(record, candidate)
 
     def runnable(self, gates: Sequence[Gate]) -> Sequence[Gate]:
