@@ -18,6 +18,7 @@ _FACE = {
     "Evaluation": "evaluate.evaluation",
     "prepare_training": "evaluate.evolution",
     "prepare_collection": "evaluate.collecting",
+    "prepare_learning": "evaluate.learn",
     "pooled": "evaluate.results",
     "differences": "evaluate.comparisons",
     "embedder": "failures.embedding",

@@ -30,8 +30,14 @@ OWN: dict[str, tuple[str, ...]] = {
         "source", "threshold", "disclosure", "embedder", "weights", "budget", "seed", "smoke", "data", "out",
     ),
     "report": ("runs", "out", "images", "smoke", "data"),
+    "logs": ("traces", "arms", "split", "alone", "model", "read", "smoke", "run_id", "data", "figures"),
 }  # fmt: skip
 """Notebook of the project -> parameters of its own."""
+_OF_TRIALS = (
+    "model", "user_model", "test_models", "arms", "train_tasks", "test_tasks", "trials", "rounds", "reuse", "confirm",
+    "noise_floor", "paired", "workers",
+)  # fmt: skip
+"""Settings that logs have no use for."""
 SETTINGS: dict[str, tuple[str, ...]] = {
     "quickstart": tuple(Settings.model_fields),
     "evolve": tuple(
@@ -39,6 +45,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     ),
     "collect": ("benchmark", "model", "trials", "seed", "user_model", *_SERVER),
     "evaluate": ("benchmark", "seed", "test_tasks", "trials", "user_model", *_SERVER),
+    "logs": tuple(name for name in Settings.model_fields if name not in _OF_TRIALS),
 }
 """Notebook of the project -> settings of an experiment that it takes."""
 CHECKED = "_parameters_checked"  # set in a notebook's namespace after its first check

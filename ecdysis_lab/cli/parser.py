@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ecdysis_lab import __version__
-from ecdysis_lab.cli import commands
+from ecdysis_lab.cli import commands, learn
 from ecdysis_lab.records import LabError, Terminated
 from ecdysis_lab.store.billing import terminable
 
@@ -58,7 +58,7 @@ def _parser() -> Parser:
         "run notebooks/quickstart.ipynb: train, freeze, test, figures",
         _demo_options,
     )
-    for name, run, words, options in (demo, *commands.COMMANDS):
+    for name, run, words, options in (demo, *commands.COMMANDS, learn.COMMAND):
         command = made.add_parser(name, help=words, description=words)
         command.set_defaults(run=run)
         if options:

@@ -59,7 +59,7 @@ class HarnessedAgent:
     ----------
     context : messages as the model saw them, after the system prompt.
     interventions : acts of the harness so far.
-    shown : SHA-256 of system prompt and tool schemas.
+    shown, bare : SHA-256 of system prompt and tool schemas, with the harness and without.
     harness_tokens : tokens (characters / 4) that the harness added to prompt and schemas.
     usage : consumption of the agent model.
     ended : why the model's own outcome ended the trial, ``"reason: sentence"``; empty where it did not.
@@ -83,7 +83,7 @@ class HarnessedAgent:
         self.context: list[Message] = []
         self.interventions: list[Intervention] = []
         self.usage, self.ended = Usage(), ""
-        self.shown, self.harness_tokens = "", 0
+        self.shown, self.bare, self.harness_tokens = "", "", 0
         self._host: Host | None = None
         self._system: str | None = None
         self._tools: list[dict[str, Any]] = []
@@ -164,7 +164,7 @@ class HarnessedAgent:
         plain = [{k: t[k] for k in ("name", "description", "parameters")} for t in self.benchmark.tools]
         visible = json.dumps([self._system, self._tools], sort_keys=True)
         before = json.dumps([self.benchmark.system_prompt, plain], sort_keys=True)
-        self.shown = hashlib.sha256(visible.encode()).hexdigest()
+        self.shown, self.bare = (hashlib.sha256(text.encode()).hexdigest() for text in (visible, before))
         self.harness_tokens = max(0, len(visible) - len(before)) // 4
 
     def _observed(self, result: Message) -> Message:

@@ -143,9 +143,11 @@ def traces(harness: Harness, benchmark: Benchmark, recorded: Iterable[Trajectory
     Returns
     -------
     ``{"passing": …, "failing": …}``, each ``{"trajectories", "calls", "refused", "altered", "rejected_by_environment",
-    "by_rule", "stopped", "acts"}``. ``refused``, ``altered`` and ``by_rule`` count acts that the environment accepted,
-    ``rejected_by_environment`` those that it rejected itself, ``stopped`` trajectories with any. ``acts`` lists every
-    one: trajectory, task, step, call (or reply), what, rule, reason, and whether the environment rejected it.
+    "by_rule", "stopped", "other_text", "broken", "acts"}``. ``refused``, ``altered`` and ``by_rule`` count acts that
+    the environment accepted, ``rejected_by_environment`` those that it rejected itself, ``stopped`` trajectories with
+    any, ``other_text`` those in which the model would have read another prompt, schemas or notes, ``broken`` those in
+    which a hook broke. ``acts`` lists every one: trajectory, task, step, call (or reply), what, rule, reason, and
+    whether the environment rejected it.
     """
     groups: dict[str, list[tuple[Trajectory, Replay]]] = {"passing": [], "failing": []}
     for trajectory in recorded:
@@ -164,6 +166,8 @@ def _count(replays: Sequence[tuple[Trajectory, Replay]]) -> dict[str, Any]:
         "rejected_by_environment": sum(len(r.rejected) for _, r in replays),
         "by_rule": dict(Counter(d.rule for d in differences).most_common()),
         "stopped": sum(bool(r.differences or r.rejected) for _, r in replays),
+        "other_text": sum(r.other_text for _, r in replays),
+        "broken": sum(bool(r.faults) for _, r in replays),
         "acts": [act for t, r in replays for act in _acts(t, r)],
     }
 

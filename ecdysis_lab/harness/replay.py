@@ -48,6 +48,8 @@ class Replay:
     faults : harness faults on the way.
     rejected : the same of calls that the environment itself rejected.
     acts : what its hooks said beyond letting pass, as (step, hook, text); two harnesses are compared by it.
+    other_text : whether the model would have read another prompt, other tool schemas or other notes; a trial that does
+        not tell what was shown was shown the benchmark's own.
     """
 
     key: str
@@ -57,6 +59,7 @@ class Replay:
     faults: tuple[Intervention, ...]
     rejected: tuple[Difference, ...] = ()
     acts: tuple[tuple[int, str, str], ...] = ()
+    other_text: bool = False
 
 
 class _Walk:
@@ -76,7 +79,7 @@ class _Walk:
         self.of_call: dict[str, Difference] = {}
         self.acts: list[tuple[int, str, str]] = []
         self.pending: dict[str, Call] = {}  # calls of the latest message, as they ran
-        self.same, self.calls, self.opened = True, 0, False
+        self.same, self.noted_alike, self.calls, self.opened = True, True, 0, False
 
     def run(self) -> Replay:
         self.agent.start(self.environment)
@@ -87,10 +90,19 @@ class _Walk:
                 self._step(step, message, context)
         finally:
             self.agent.close()
-        same = self.same and not self.differences and self.agent.shown == self.trajectory.shown
+        same = (
+            self.same
+            and self.noted_alike
+            and not self.differences
+            and self.agent.shown == self.trajectory.shown
+        )
         faults = tuple(i for i in self.agent.interventions if i.action == "fault")
         found, rejected, acts = tuple(self.differences), tuple(self.rejected), tuple(self.acts)
-        return Replay(self.trajectory.key, self.calls, found, same and not faults, faults, rejected, acts)
+        shown = self.agent.shown == (self.trajectory.shown or self.agent.bare)
+        other = not (shown and self.noted_alike)
+        return Replay(
+            self.trajectory.key, self.calls, found, same and not faults, faults, rejected, acts, other
+        )
 
     def _step(self, step: int, message: Message, context: Sequence[Message]) -> None:
         if message.role == "user" and not (message.content or "").startswith((REPLY_STOPPED, "[system]")):
@@ -175,7 +187,7 @@ class _Walk:
         if note:
             self.acts.append((len(self.agent.context), "observe", note))
         noted = (message.content or "").partition("\n" + NOTE)[2]
-        self.same &= (note or "") == noted
+        self.noted_alike &= (note or "") == noted
 
 
 def replay(trajectory: Trajectory, harness: Harness, benchmark: Benchmark) -> Replay:

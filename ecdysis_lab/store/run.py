@@ -128,6 +128,15 @@ class Run(Folder):
         self.write_json(SUMMARY, summary)
 
     @property
+    def learned(self) -> dict[str, Any] | None:
+        """What was learned from recorded trials, None before that has ended."""
+        return self.read_object("learned.json")
+
+    @learned.setter
+    def learned(self, learned: Mapping[str, Any]) -> None:
+        self.write_json("learned.json", learned)
+
+    @property
     def wall(self) -> dict[str, float]:
         """Wall clock over all starts: ``seconds``, and the number of ``trials`` after which it was taken."""
         return self.read_object("wall.json") or {"seconds": 0.0, "trials": 0}

@@ -17,6 +17,7 @@ from ecdysis_lab.models import Budget
 from ecdysis_lab.records import Candidate, LabError, Progress, RoundRecord, Task, Trajectory
 from ecdysis_lab.store import Round, Run, Store
 from ecdysis_lab.store.billing import rests_on
+from ecdysis_lab.train.gates import Gate
 from ecdysis_lab.train.settings import Settings
 
 
@@ -28,6 +29,7 @@ class ArmRun:
     settings : how the arm trains. name : of the arm, or of another part of the run that runs training trials.
     run : where records go. store : where trials go. budget : shared budget.
     progress : called with (what, done, total). on_new : called with every trajectory that had to be run.
+    tasks : to train on; None draws them from the training split.
     """
 
     def __init__(
@@ -40,17 +42,23 @@ class ArmRun:
         budget: Budget | None = None,
         progress: Progress | None = None,
         on_new: Callable[[Trajectory], None] | None = None,
+        tasks: Sequence[Task] | None = None,
     ) -> None:
         self.settings, self.name, self.run, self.store = settings, name, run, store
         self.budget, self.progress, self.on_new = budget, progress, on_new
         self.bench = load_benchmark(settings.benchmark)
-        self.tasks: list[Task] = self.bench.tasks("train", settings.train_tasks, settings.seed)
+        drawn = self.bench.tasks("train", settings.train_tasks, settings.seed) if tasks is None else tasks
+        self.tasks: list[Task] = list(drawn)
         self.rests_on = rests_on(run, name)
         self.seconds: dict[str, float] = {}
 
     def round(self, n: int) -> Round:
         """The files of a round."""
         return self.run.round(self.name, n)
+
+    def runnable(self, gates: Sequence[Gate]) -> Sequence[Gate]:
+        """Gates as this run can ask them."""
+        return gates
 
     def rollout(
         self,

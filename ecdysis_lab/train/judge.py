@@ -144,7 +144,8 @@ class Judge:
     ) -> Outcome:
         """The candidate before gates, by default those of the arm."""
         judging = self._judging(round, current, candidate, before)
-        results, retry = run_gates(judging, self.gates if gates is None else gates)
+        asked = self.arm_run.runnable(self.gates if gates is None else gates)
+        results, retry = run_gates(judging, asked)
         decision, gate, reason = decided(results)
         for trajectory in judging.reused if decision == "accepted" else ():
             self.arm_run.store.put(trajectory)

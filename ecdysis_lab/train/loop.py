@@ -6,7 +6,7 @@ through. A finished round is read back from its record, so a run that was killed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,13 +72,22 @@ class Trainer:
     Parameters
     ----------
     settings : how. arm : name of its row in the table. run : where records go. store : where trials go.
+    arm_run : makes what all its rounds share.
     shared : budget, progress and on_new, as for :class:`ecdysis_lab.train.arm_run.ArmRun`.
     """
 
-    def __init__(self, settings: Settings, arm: str, run: Run, store: Store, **shared: Any) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        arm: str,
+        run: Run,
+        store: Store,
+        arm_run: Callable[..., ArmRun] = ArmRun,
+        **shared: Any,
+    ) -> None:
         self.arm = arm_of(arm, trains=True)
         self.settings = s = settings.of_arm(self.arm)
-        self.arm_run = ArmRun(s, arm, run, store, **shared)
+        self.arm_run = arm_run(s, arm, run, store, **shared)
         base = s.params(s.review_model).api_base
         name = editor_of(s, run.config)
         self.editor = editors.for_run(name, s.review_model, base, self.arm_run.budget, s.context_tokens)

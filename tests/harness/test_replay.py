@@ -54,7 +54,7 @@ def quiet(trajectory: Trajectory, loaded: Harness) -> None:
     found = through(trajectory, loaded)
     assert found.differences == ()
     assert found.faults == ()
-    assert found.unchanged
+    assert found.unchanged and not found.other_text
     assert found.calls == sum(m.role == "tool" for m in trajectory.messages)
 
 

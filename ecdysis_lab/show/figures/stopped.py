@@ -1,0 +1,113 @@
+"""What harnesses would have stopped or rewritten in recorded trials: failing trials beside passing ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ecdysis_lab.show.figures.labels import count
+from ecdysis_lab.show.figures.style import (
+    HEIGHT,
+    INK,
+    arm_axis,
+    arm_colour,
+    arm_label,
+    arm_order,
+    axis,
+    base,
+    finish,
+    heading,
+    heading_margin,
+    label_margin,
+    need,
+    note,
+    panel,
+    panel_room,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+
+NEED = ("arm", "group", "trials", "tasks", "touched", "share", "ci_low", "ci_high", "reviewer")
+GAP = 0.04  # between the panels, as a share of the width
+PANELS = {
+    "failing": ("Failing trials", "an act would have been stopped or rewritten; not yet a success"),
+    "passing": ("Passing trials", "a legal act would have been stopped or rewritten: harm"),
+}
+
+
+def stopped_acts(frame: pd.DataFrame) -> go.Figure:
+    """Share of recorded trials in which a harness would have touched an act, with 95% intervals by task.
+
+    Parameters
+    ----------
+    frame : one row per harness and group, as :func:`ecdysis_lab.show.learned.stopped_frame` makes it; columns arm,
+        group (``"failing"``, ``"passing"``), trials, tasks, touched (trials), share, ci_low, ci_high (in [0, 1],
+        missing without a trial), reviewer; optional simulated.
+
+    Returns
+    -------
+    Figure with two panels, one row an arm.
+
+    Raises
+    ------
+    LabError: a missing column, or no row.
+    """
+    from plotly.subplots import make_subplots
+
+    need(frame, NEED, "stopped_acts")
+    arms = arm_order(frame["arm"])
+    fig = make_subplots(1, 2, shared_yaxes=True, horizontal_spacing=GAP)
+    left = label_margin(map(arm_label, arms), 156)
+    notes: list[dict[str, Any]] = []
+    headings = []
+    for n, (group, (name, about)) in enumerate(PANELS.items(), 1):
+        rows = frame[frame["group"] == group]
+        sizes = f"{count(_most(rows, 'trials'), 'trial')} of {count(_most(rows, 'tasks'), 'task')}"
+        headings.append(heading(name, f"{about}; {sizes}", panel_room(left, 2, GAP)))
+        notes.append(note(headings[-1], **panel(n)[2], font={"size": 14, "color": INK}))
+        notes += _panel(fig, rows[rows["share"].notna()], arms, n)
+    fig.update_yaxes(arm_axis(arms))
+    fig.update_xaxes(axis("share of recorded trials (%)", range=[-4, 104], tickvals=[0, 25, 50, 75, 100]))
+    reviewers = ", ".join(dict.fromkeys(r for r in frame["reviewer"] if r))
+    key = "● trials touched, with the 95% interval (bootstrap over tasks)   tasks that no arm was trained on"
+    key += f"   review model {reviewers}" if reviewers else ""
+    height = max(HEIGHT - 160, 260 + 62 * len(arms))
+    look = base(
+        "A stopped act is not yet a success: acts of recorded trials, by replay",
+        key,
+        height=height,
+        l=left,
+        t=heading_margin(headings, 132),
+    )
+    fig.update_layout(look)
+    fig.update_layout(annotations=notes)
+    return finish(fig, frame)
+
+
+def _most(rows: pd.DataFrame, column: str) -> int:
+    return int(rows[column].max()) if len(rows) else 0
+
+
+def _panel(fig: go.Figure, rows: pd.DataFrame, arms: list[str], n: int) -> list[dict[str, Any]]:
+    """Draw one group; returns the values as annotations."""
+    at, refs, _ = panel(n)
+    notes = []
+    for row in rows.to_dict("records"):
+        y, colour = arms.index(row["arm"]), arm_colour(row["arm"])
+        value, low, high = (100 * float(row[c]) for c in ("share", "ci_low", "ci_high"))
+        ends = {"type": "data", "array": [high - value], "arrayminus": [value - low]}
+        told = (
+            f"{row['arm']}: {row['touched']} of {row['trials']} trials, 95% interval {low:.1f} to {high:.1f}%"
+        )
+        fig.add_traces(
+            [{
+                "type": "scatter", "mode": "markers", "x": [value], "y": [y], "cliponaxis": False,
+                "marker": {"size": 12, "color": colour},
+                "error_x": {**ends, "color": colour, "thickness": 2.5, "width": 5},
+                "hovertemplate": f"{told}<extra></extra>", **at,
+            }]
+        )  # fmt: skip
+        text = f"<b>{row['touched']}</b> of {row['trials']}"
+        notes.append(note(text, x=min(max(value, 9), 91), y=y, yshift=19, **refs))
+    return notes
