@@ -28,13 +28,13 @@ from ecdysis_lab.records import (
     Pick,
     Review,
     RoundRecord,
+    Spec,
     Subset,
     Trajectory,
     Usage,
 )
 from ecdysis_lab.review.context import Context, build_context
 from ecdysis_lab.review.debate import Reviewer
-from ecdysis_lab.review.spec import undebated
 from ecdysis_lab.store import Round
 from ecdysis_lab.train.arm_run import ArmRun
 from ecdysis_lab.train.judge import Judge, Outcome
@@ -53,7 +53,7 @@ class Alone(Reviewer):
     def review(self, context: Context) -> Review:
         """As :meth:`Reviewer.review`, with the closing turn only; no turn at all where the editor reads for itself."""
         if not self.vocabulary:
-            return Review("spec", undebated(context), (), Usage())
+            return Review("spec", Spec((), ()), (), Usage())
         answers, usage = self._resume(context, [])
         return self._close(context, [], answers, usage)
 
@@ -234,9 +234,8 @@ class OneByOne:
 
     def _context(self, failure: Failure, current: Harness) -> Context:
         s, key = self.arm_run, failure.key
-        alone = Pattern(
-            0, failure.first_bad_what[:80], failure.first_bad_what[:80], (key,), key, (failure.task_id,)
-        )
+        what = failure.first_bad_what[:80] or "nothing wrong that a rule can see"
+        alone = Pattern(0, what, what, (key,), key, (failure.task_id,))
         made = build_context(
             [failure],
             Patterns((alone,), {}, {}, "alone", "none", 1.0, None),

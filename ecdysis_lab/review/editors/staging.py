@@ -52,10 +52,12 @@ def render_spec(spec: Spec, feedback: str = "") -> str:
 
     Parameters
     ----------
-    spec : what to change; without changes the editor is asked to find them.
+    spec : what to change; without changes the editor is asked to find them, behind its patterns or, where it names
+        none, behind one failure.
     feedback : a gate's reason against an earlier candidate, or an empty string.
     """
-    parts = ["# Changes to make"] if spec.changes else [prompt("undebated")]
+    unreviewed = "undebated" if spec.patterns else "undebated_alone"
+    parts = ["# Changes to make"] if spec.changes else [prompt(unreviewed)]
     parts += [_change(n, change) for n, change in enumerate(spec.changes, 1)]
     sections = {
         "Patterns behind them": spec.patterns,
