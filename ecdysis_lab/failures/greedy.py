@@ -51,22 +51,15 @@ def greedy(
 
     for i in pinned:
         take(i, True)
-    held: list[tuple[float, int, int]] = []
     while heap and len(picks) < size:
         _, weight, i = heapq.heappop(heap)
-        if coverage.labels[i] < 0 and noise >= cap:
-            continue
-        if not twice.allows(i, size - len(picks)):
-            held.append((-coverage.gain(i), weight, i))
-            continue
+        if (coverage.labels[i] < 0 and noise >= cap) or not twice.allows(i, size - len(picks)):
+            continue  # for good, since the room that is free only shrinks
         gain = coverage.gain(i)  # gains only fall: if it still leads, it is the best
         if heap and (-gain, weight, i) > heap[0]:
             heapq.heappush(heap, (-gain, weight, i))
-            continue
-        take(i, False)
-        for entry in held:  # what had to wait may be next now
-            heapq.heappush(heap, entry)
-        held.clear()
+        else:
+            take(i, False)
     return picks
 
 
@@ -86,7 +79,8 @@ class _Twice:
         self.labels = labels
         in_reach: dict[int, set[str]] = {p.id: set() for p in patterns.recurring}
         for i in there:
-            in_reach.get(labels[i], set()).add(self.tasks[i])
+            if labels[i] in in_reach:
+                in_reach[labels[i]].add(self.tasks[i])
         self.unseen = {label for label, tasks in in_reach.items() if len(tasks) > 1}
         self.once: dict[int, str] = {}
 

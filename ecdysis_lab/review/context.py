@@ -29,6 +29,10 @@ USERS = {
     "scripted": "Who answers it follows a script: nobody can be asked for more, or for consent.",
     "none": "Nobody answers it: it gets the task, acts, and ends with its answer.",
 }
+LEGEND = (
+    "Each trial is told step by step, `[step]` as in `trial#step`. Further lines of a text are indented; "
+    "`(… n lines …)` and `[… n more characters …]` stand for what an excerpt leaves out."
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ def build_context(
     left_out = [*cut, *shortened, *too_long]
     note = "".join(f"\n(left out: {line})" for line in left_out)
     order = sorted((f for f in picked if f.key in shown), key=lambda f: _rank(patterns, f.key))
-    evidence = "# Evidence" + note + "\n" + "\n\n".join(shown[f.key] for f in order)
+    evidence = f"# Evidence\n{LEGEND}{note}\n" + "\n\n".join(shown[f.key] for f in order)
     return Context(
         text="\n\n".join([setting, rules, table, evidence, tried, current, tools, policy, acts]),
         references={short(f.key): len(f.trajectory.messages) for f in order},

@@ -14,7 +14,7 @@ from ecdysis_lab.records import Failure, Patterns, RoundRecord, Spec, Subset, Tr
 from ecdysis_lab.review.evidence import CHARS_PER_TOKEN, tokens
 
 ACTS_PER_TOOL = 4
-NOTE_TOKENS = 120  # for the sentences about what was left out, and headings
+NOTE_TOKENS = 250  # for the sentences about what was left out, and headings
 DIFF_CHARS = 4_000
 TOOLS_SHARE = 4  # a quarter of the budget holds the tools with their schemas, or they are shown without
 

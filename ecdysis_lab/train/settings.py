@@ -113,6 +113,8 @@ class Settings(BaseModel):
         description="auto (rules with a simulated review, else a model), rules, litellm, opencode or hand",
     )
     embedder: str = Field("auto", description="auto, minilm, tfidf or a sentence-transformers name")
+    # Fifteen whole trials of GPT-4o beside the largest shipped harness need 62,000; with the debate and an answer that
+    # stays inside a window of 128,000.
     context_tokens: Whole = Field(
         80_000, ge=2000, description="token budget of what the review roles read, and of an editor's prompt"
     )
