@@ -28,7 +28,7 @@ def test_without_earlier_trials_a_typical_one_counts_and_says_so(tmp_path: Path)
     arms = "direct,self-evolution,self-evolution-verified,ecdysis-no-fdcr,ecdysis"
     found = plan.plan(configure(**SMALL, arms=arms), Store(tmp_path))
     rows = {row["arm"]: row for row in found["arms"]}
-    per_trial, context, answer = 77_000, 60_000, 1_500
+    per_trial, context, answer = 77_000, 80_000, 1_500
     assert rows["direct"] == {
         "arm": "direct", "training_trials": 0, "test_trials": 10, "agent_calls": 120, "review_calls": 0,
         "editor_calls": 0, "tokens": 10 * per_trial, "cost_usd": 0.0,

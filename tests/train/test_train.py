@@ -449,7 +449,7 @@ def test_an_accepted_edit_has_to_rise_again_on_fresh_seeds(
     accepted = next(r for r in done[1].rounds if r.decision == "accepted")
     lab = Lab(tmp_path, done[0], rounds=accepted.round, confirm=1)
     record = lab.train().rounds[-1]
-    fresh = {t.trial.seed for t in lab.store.trajectories()} - {2000, 2001}
+    fresh = {t.trial.seed for t in lab.store.trajectories(keys=list(lab.ran))}
     assert fresh == {2100, 2101}
     told = gate(record, "confirm").numbers
     assert told["repeats"] == 1 and told["pairs"] == 24
@@ -588,14 +588,14 @@ def test_published_edits_pile_up_without_a_trial_until_the_round_is_over(alone: 
 
 
 def test_a_round_that_loses_too_much_is_rolled_back_with_all_its_edits(done: Any, tmp_path: Path) -> None:
-    """Refusing every call leaves no task solved; the next round then hands over what it has not, and ends."""
-    refuse = "from ecdysis_lab.hooks import Refuse\n\n\ndef check(call, view):\n    return Refuse('no', 'none', 'stop')\n"
-    Scripted.sources, Scripted.feedback = [refuse, *([""] * 40)], []
+    """Calls without their arguments solve few tasks; the next round then hands over what it has not, and ends."""
+    spoil = "from ecdysis_lab.hooks import Rewrite\n\n\ndef check(call, view):\n    return Rewrite({}, rule='spoil')\n"
+    Scripted.sources, Scripted.feedback = [spoil, *([""] * 40)], []
     lab = Lab(tmp_path, done[0], rounds=3, arm="self-evolution", editor=f"{__name__}:Scripted")
     first, second, third = lab.train().rounds
     empty = load_harness("empty").hash
     assert (first.decision, first.gate, first.harness) == ("rejected", "rollback", empty)
-    assert first.score_after == 0 and "pass@k falls from 50.0 to 0.0 points" in first.reason
+    assert first.score_after < first.score_before and "pass@k falls from 50.0 to" in first.reason
     # In the second round only the first failure meets the harness that it met before: it is not handed over again.
     assert [e.decision for e in edits_of(lab, 2)] == ["repeated", *["no_change"] * (second.failures - 1)]
     assert second.editor_calls == second.failures - 1 and second.ended == ""
