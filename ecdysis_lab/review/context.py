@@ -33,6 +33,7 @@ LEGEND = (
     "Each trial is told step by step, `[step]` as in `trial#step`. Further lines of a text are indented; "
     "`(… n lines …)` and `[… n more characters …]` stand for what an excerpt leaves out."
 )
+ELSEWHERE = " These trials ran without the current harness: what it would have stopped, changed or said did not happen in them."
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,8 @@ def build_context(
     left_out = [*cut, *shortened, *too_long]
     note = "".join(f"\n(left out: {line})" for line in left_out)
     order = sorted((f for f in picked if f.key in shown), key=lambda f: _rank(patterns, f.key))
-    evidence = f"# Evidence\n{LEGEND}{note}\n" + "\n\n".join(shown[f.key] for f in order)
+    elsewhere = ELSEWHERE if any(f.trajectory.trial.harness != harness.hash for f in order) else ""
+    evidence = f"# Evidence\n{LEGEND}{elsewhere}{note}\n" + "\n\n".join(shown[f.key] for f in order)
     return Context(
         text="\n\n".join([setting, rules, table, evidence, tried, current, tools, policy, acts]),
         references={short(f.key): len(f.trajectory.messages) for f in order},

@@ -16,6 +16,7 @@ EXCERPT_LINES = 15
 EXCERPT_CHARS = 240
 NAMED = 20  # trials that the note on what was cut names
 RESERVE = 4  # where not every trial fits whole, this part of the room (a quarter) is for excerpts first
+UNSEEN = "nothing that a rule could see; the cause may be in what was said, or never done"
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def exhibit(failure: Failure, pattern: int, task: str) -> Exhibit:
     checks = ", ".join(failure.failed_checks) or "not disclosed"
     ended = f"ended {failure.termination} | failed checks: {checks}"
     head = clean(f"## trial {short(failure.key)} | {name} | task {task} | {ended}")
-    wrong = f"first wrong: {clean(failure.first_bad_what) or 'nothing visible'}"
+    wrong = f"first wrong: {clean(failure.first_bad_what) or UNSEEN}"
     trajectory = failure.trajectory
     cut = _around(outline(trajectory.messages, EXCERPT_CHARS, both_ends), failure.first_bad)
     return Exhibit(

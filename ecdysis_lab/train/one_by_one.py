@@ -234,7 +234,7 @@ class OneByOne:
 
     def _context(self, failure: Failure, current: Harness) -> Context:
         s, key = self.arm_run, failure.key
-        what = failure.first_bad_what[:80] or "nothing wrong that a rule can see"
+        what = failure.first_bad_what[:80] or "cause not found by rule"
         alone = Pattern(0, what, what, (key,), key, (failure.task_id,))
         made = build_context(
             [failure],
