@@ -33,7 +33,9 @@ LEGEND = (
     "Each trial is told step by step, `[step]` as in `trial#step`. Further lines of a text are indented; "
     "`(… n lines …)` and `[… n more characters …]` stand for what an excerpt leaves out."
 )
-ELSEWHERE = " These trials ran without the current harness: what it would have stopped, changed or said did not happen in them."
+ELSEWHERE = (
+    " These trials ran without the current harness: nothing in them was stopped, changed or said by it."
+)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from ecdysis_lab.train.pruning import Pruning
 
 PRUNE = "prune"
 SHOWN = 3  # examples named in a reason
+TOLD = 5  # rules that the legal gate names, each with its first act
 FALL_POINTS = 5  # of pass@k, by which a round may fall and still stay
 GROWTH = 0.30  # more than this against the parent is worth a warning
 
@@ -117,9 +118,14 @@ def legal(judging: Judging) -> GateResult:
     calls = sum(r.calls for r in replays)
     if not bad:
         return passed(replays=len(replays), calls=calls)
-    key, first_one = bad[0]
-    why = f"(rule {first_one.rule}: {first_one.reason[:160]})"
-    reason = f"{first_one.what} an act of passing trial {key[:8]}: {first_one.act[:160]} {why}"
+    by_rule = {
+        d.rule: (key, d) for key, d in reversed(bad)
+    }  # the first of each rule, so that one more edit mends all
+    told = [
+        f"{d.what} an act of passing trial {key[:8]}: {d.act[:160]} (rule {rule}: {d.reason[:400]})"
+        for rule, (key, d) in list(reversed(by_rule.items()))[:TOLD]
+    ]
+    reason = "; ".join(told)
     shown = [{"trial": k, "step": d.step, "what": d.what, "act": d.act, "rule": d.rule} for k, d in bad[:20]]
     return rejected(reason, replays=len(replays), calls=calls, differences=len(bad), shown=shown)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from ecdysis_lab.harness import diff_harness, load_harness
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import Candidate, Decision, Editor, GateResult, Judged, Spec, Trajectory, Usage
+from ecdysis_lab.review.editors.staging import REJECTED_FILE
 from ecdysis_lab.store import Round
 from ecdysis_lab.train.arm_run import ArmRun
 from ecdysis_lab.train.gates import PRUNE, ROLLBACK, Gate, run_gates
@@ -72,12 +73,13 @@ class Judge:
         Parameters
         ----------
         round : which. current : harness in force. spec : what to change. before : the round's training trajectories.
-        evidence : what the editor may read, text by file name.
+        evidence : what the editor may read, text by file name; the second edit reads the first one's diff as well.
         """
         first = self.edit(round, round.candidate_path(0), current, spec, before, evidence=evidence)
         if not first.retry:
             return first
-        second = self.edit(round, round.candidate_path(1), current, spec, before, first.reason, evidence)
+        given = {**(evidence or {}), REJECTED_FILE: first.candidate.diff}
+        second = self.edit(round, round.candidate_path(1), current, spec, before, first.reason, given)
         calls, usage = first.calls + second.calls, first.usage + second.usage
         if second.judged:
             return replace(second, judged=first.judged + second.judged, calls=calls, usage=usage)

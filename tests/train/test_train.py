@@ -290,6 +290,7 @@ class Scripted:
     name = "scripted"
     sources: ClassVar[list[str]] = [""]
     feedback: ClassVar[list[str]] = []
+    given: ClassVar[list[Any]] = []
 
     def edit(
         self, folder: Path, spec: Spec, out: Path, feedback: str = "", evidence: Any = None
@@ -297,7 +298,7 @@ class Scripted:
         parent = load_harness(folder)
         copy_harness(parent, out)
         source = Scripted.sources[min(len(Scripted.feedback), len(Scripted.sources) - 1)]
-        Scripted.feedback = [*Scripted.feedback, feedback]
+        Scripted.feedback, Scripted.given = [*Scripted.feedback, feedback], [*Scripted.given, evidence]
         if source:
             (out / "actions.py").write_text(source)
         child = load_harness(out)
@@ -313,7 +314,7 @@ def scripted(done: Any, tmp_path: Path) -> Script:
     """Trains with these edits; the trials of the start harness are there already."""
 
     def run(*sources: str, rounds: int = 1) -> tuple[Lab, Trained]:
-        Scripted.sources, Scripted.feedback = list(sources), []
+        Scripted.sources, Scripted.feedback, Scripted.given = list(sources), [], []
         lab = Lab(tmp_path, done[0], rounds=rounds, editor=f"{__name__}:Scripted")
         return lab, lab.train()
 
@@ -376,8 +377,27 @@ def test_a_refused_legal_act_goes_back_to_the_editor_once(scripted: Script) -> N
     assert Scripted.feedback[0] == ""
     assert Scripted.feedback[1].startswith("refused an act of passing trial ")
     assert "(rule deny: No. Stop.)" in Scripted.feedback[1]
+    first, second = Scripted.given
+    assert "REJECTED.diff" not in first and "EVIDENCE.md" in second, (
+        "the second edit reads what the first one was"
+    )
+    assert "+    return Refuse('No.', 'Stop.', 'deny')" in second["REJECTED.diff"]
     assert lab.ran == Counter(), "no rerun was paid for"
     assert len(lab.run.ledger()) == 1
+
+
+def test_the_legal_gate_names_each_rule_once(scripted: Script) -> None:
+    """Else one more edit mends the first rule and is thrown away for the second."""
+    two = DENY.replace(
+        "    return",
+        "    if call.name.startswith('get'):\n        return Refuse('No.', 'Stop.', rule='other')\n    return",
+        1,
+    )
+    assert two != DENY
+    _, trained = scripted(two, two)
+    (record,) = trained.rounds
+    assert record.gate == "legal"
+    assert Scripted.feedback[1].count("(rule deny: ") == Scripted.feedback[1].count("(rule other: ") == 1
 
 
 def test_the_second_edit_may_be_better(scripted: Script) -> None:

@@ -19,7 +19,7 @@ from ecdysis_lab.review.evidence import CHARS_PER_TOKEN, tokens
 from ecdysis_lab.store.foreign import clean
 from ecdysis_lab.store.run import Run
 
-SPEC_FILE, CONTRACT_FILE = "SPEC.md", "CONTRACT.md"
+SPEC_FILE, CONTRACT_FILE, REJECTED_FILE = "SPEC.md", "CONTRACT.md", "REJECTED.diff"
 MAX_FILE_BYTES = 1_000_000
 NOTE_TOKENS = 30  # for the sentence about a cut
 NOTES = 20  # dropped paths that are named
@@ -68,7 +68,8 @@ def render_spec(spec: Spec, feedback: str = "") -> str:
     if feedback:
         parts.append(
             "# A gate rejected the last candidate\n"
-            f"{feedback}\n\nMake the changes so that this reason no longer holds."
+            f"{feedback}\n\n{REJECTED_FILE} is what it changed; the harness here is without it. "
+            "Make the changes so that this reason no longer holds."
         )
     return "\n\n".join(parts) + "\n"
 
