@@ -74,8 +74,8 @@ class Settings(BaseModel):
         description="comma-separated models to test on; empty: the training model and the default profiles",
     )
     arms: Several = Field(
-        ("direct", "human", "self-evolution", "ecdysis-no-fdcr", "ecdysis-quarter"),
-        description="comma-separated: {arms}; by default the quarter stands for ecdysis, since it reads fastest",
+        ("direct", "human", "ecdysis", "ecdysis-quarter"),
+        description="comma-separated: {arms}",
     )
     seed: Whole = Field(0, ge=0, description="seed of task draws, trials and picks")
     train_tasks: Whole = Field(20, ge=1, description="training tasks")

@@ -259,7 +259,7 @@ def test_facts_of_tau2_come_from_what_is_seen_else_from_the_scenario() -> None:
 def test_a_small_benchmark_without_a_harness_by_hand_gets_settings_that_it_can_keep(toy: Any) -> None:
     settings, notes = fitted(configure(benchmark=TOY))
     kept = (settings.train_tasks, settings.test_tasks, settings.start, settings.arms)
-    assert kept == (4, 2, "empty", ("direct", "self-evolution", "ecdysis-no-fdcr", "ecdysis-quarter"))
+    assert kept == (4, 2, "empty", ("direct", "ecdysis", "ecdysis-quarter"))
     assert len(notes) == 4 and notes[0] == f"train_tasks: all 4 that {TOY} has"
     chosen = configure(benchmark=TOY, train_tasks=5, test_tasks=1, arms="human", start="nosuch")
     assert fitted(chosen) == (chosen, ())
