@@ -32,7 +32,7 @@ def of_rounds(rounds: Sequence[RoundRecord]) -> Usage:
 
 
 def left_of(run: Run, arm: str) -> dict[str, Any]:
-    """What was not spent of a budget: rounds of an arm, and of the whole run ``tokens`` and ``usd``; each if limited."""
+    """What was not spent of a budget: rounds of an arm, ``tokens`` and ``usd`` of the whole run; each if limited."""
     config = run.config or {}
     left: dict[str, Any] = {}
     if "rounds" in config:

@@ -383,7 +383,10 @@ def test_parts_that_exist_pass() -> None:
         ({"trials": 0}, "trials: must be at least 1, got 0"),
         ({"subset": "half"}, "subset: unknown 'half'; give quarter, or a subset.json that a person picked"),
         ({"disclosure": "gold"}, "disclosure: unknown 'gold'"),
-        ({"subset": "all"}, "subset: unknown 'all'; give quarter, or a subset.json that a person picked (all"),
+        (
+            {"subset": "all"},
+            "subset: unknown 'all'; give quarter, or a subset.json that a person picked (all",
+        ),
         ({"subset": "nosuch.json"}, "subset: unknown 'nosuch.json'; give quarter, or a subset.json"),
         ({"noise_floor": 1}, "noise_floor: one evaluation has nothing to be compared with"),
         ({"threshold": 7}, "threshold: must be at most 1, got 7"),

@@ -135,7 +135,7 @@ def test_the_text_says_the_same_within_a_terminal(shown: Lab, capsys: pytest.Cap
     ]  # fmt: skip
     assert "NO_SPEC: no spec: nothing usable" in show(shown, capsys, "run", "--round", "3")
     assert max(len(line) for line in text.splitlines()) <= rounds.WIDTH
-    assert "before 11, after 14, gained 3, lost 0, sign test p 0.25" in text
+    assert "before 11, after 14, gained 3, lost 0, tasks up 2, tasks down 0, sign test p 0.5, " in text
 
 
 def test_an_unknown_run_round_or_arm_is_told_with_the_choices(
