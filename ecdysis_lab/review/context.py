@@ -92,7 +92,7 @@ def build_context(
     tried = "# Proposals rejected in earlier rounds\n" + ("\n".join(f"- {r}" for r in rejected) or "(none)")
     current = "# Current harness\n" + sources(harness)
     tools, too_long = tools_section(benchmark.tools, max_tokens)
-    room = max_tokens - sum(map(tokens, (setting, rules, table, tried, current, tools)))
+    room = max_tokens - sum(map(tokens, (setting, rules, table, ELSEWHERE, tried, current, tools)))
     wanted = min(sum(tokens(e.whole) for e in exhibits), max_tokens // 3)
     (policy, acts), shortened = background(acts_of(passing), benchmark.policy, room - wanted)
     shown, cut = fit(exhibits, room - tokens(policy) - tokens(acts) - NOTE_TOKENS)

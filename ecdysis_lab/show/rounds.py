@@ -186,6 +186,7 @@ def text(found: Mapping[str, Any]) -> str:
     left = [
         f"not spent by {arm}: {', '.join(map(_left, budget.items()))}"
         for arm, budget in found["left"].items()
+        if budget
     ]
     return "\n\n".join([head, *map(_round_text, found["rounds"]), "\n".join(left)])
 

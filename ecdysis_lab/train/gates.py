@@ -216,13 +216,13 @@ def rollback(judging: Judging) -> GateResult:
 
 
 def _figures(rerun: Rerun) -> dict[str, Any]:
-    """Sums, flips of trials, and the sign test over the tasks whose score rose and fell."""
+    """Sums, flips of trials, and the sign test over the tasks whose score rose and fell: what decides comes first."""
     found = rerun.comparison
     return {
-        "pairs": found.pairs, "reused": rerun.reused, "before": found.before, "after": found.after,
-        "gained": len(found.gained), "lost": len(found.lost),
+        "before": found.before, "after": found.after, "gained": len(found.gained), "lost": len(found.lost),
         "tasks_up": found.tasks_up, "tasks_down": found.tasks_down,
         "sign_test_p": sign_test_p(found.tasks_up, found.tasks_down),
+        "pairs": found.pairs, "reused": rerun.reused,
     }  # fmt: skip
 
 

@@ -32,9 +32,11 @@ def of_rounds(rounds: Sequence[RoundRecord]) -> Usage:
 
 
 def left_of(run: Run, arm: str) -> dict[str, Any]:
-    """What was not spent of a budget: rounds of an arm, and of the whole run ``tokens`` and ``usd`` if limited."""
+    """What was not spent of a budget: rounds of an arm, ``tokens`` and ``usd`` of the whole run; each if limited."""
     config = run.config or {}
-    left: dict[str, Any] = {"rounds": config["rounds"] - sum(bool(r.record) for r in run.rounds(arm))}
+    left: dict[str, Any] = {}
+    if "rounds" in config:
+        left["rounds"] = config["rounds"] - sum(bool(r.record) for r in run.rounds(arm))
     limits = config.get("max_usd"), config.get("max_tokens"), config.get("max_seconds")
     budget = open_budget(run, limits)
     spent = budget.spent if budget else Usage()

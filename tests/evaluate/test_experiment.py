@@ -164,7 +164,9 @@ def test_a_stop_and_a_second_start_give_the_same_summary(
         first.go()
     monkeypatch.undo()
     status = first.run.status
-    assert (status["state"], status["error"]) == ("interrupted", "KeyboardInterrupt: ")
+    assert (status["state"], status["error"]) == (
+        "interrupted", "KeyboardInterrupt: the same command continues where it stopped",
+    )  # fmt: skip
     assert first.run.summary is None
     second, ran, finished = Experiment(config, tmp_path), list[str](), set(first.store.keys())
     monkeypatch.setattr(KeyFile, "__call__", lambda self, t: ran.append(t.key) or self.add([t.key]))
@@ -326,7 +328,7 @@ def test_a_run_of_an_older_lab_goes_on_under_its_name(tmp_path: Path) -> None:
     first.run.write_json("config.json", {k: v for k, v in config.items() if k not in ("paired", "confirm")})
     again = Experiment(small(arms="direct", test_models="sim/small"), tmp_path)
     assert again.run.folder == first.run.folder
-    with pytest.raises(LabError, match="confirm: None → 1"):
+    with pytest.raises(LabError, match="undo confirm: null → 1"):
         Experiment(small(arms="direct", test_models="sim/small", confirm=1), tmp_path, first.run.run_id)
 
 
@@ -379,12 +381,13 @@ def test_parts_that_exist_pass() -> None:
         ({"seed": 1.5}, "seed: must be a whole number, got 1.5"),
         ({"seed": True}, "seed: must be a number, got True"),
         ({"trials": 0}, "trials: must be at least 1, got 0"),
-        ({"subset": "half"}, "subset: unknown 'half'; choose one of quarter, all, random-quarter"),
+        ({"subset": "half"}, "subset: unknown 'half'; give quarter, or a subset.json that a person picked"),
         ({"disclosure": "gold"}, "disclosure: unknown 'gold'"),
         (
-            {"subset": "nosuch.json"},
-            "subset: unknown 'nosuch.json'; choose one of quarter, all, random-quarter, a",
+            {"subset": "all"},
+            "subset: unknown 'all'; give quarter, or a subset.json that a person picked (all",
         ),
+        ({"subset": "nosuch.json"}, "subset: unknown 'nosuch.json'; give quarter, or a subset.json"),
         ({"noise_floor": 1}, "noise_floor: one evaluation has nothing to be compared with"),
         ({"threshold": 7}, "threshold: must be at most 1, got 7"),
         ({"threshold": 0}, "threshold: must be more than 0, got 0"),
@@ -424,7 +427,8 @@ def test_the_noise_floor_is_measured_on_fresh_seeds(tmp_path: Path) -> None:
     assert (floor["repeats"], floor["n_tasks"], floor["trials"]) == (3, SMALL["train_tasks"], SMALL["trials"])
     assert len(floor["sums"]) == 3 and floor["smallest_gain"] >= 1
     seeds = {t.trial.seed for t in experiment.store.trajectories(split="train")}
-    first = SMALL["seed"] * 1000 + 100
+    rounds = SMALL["rounds"] * SMALL["trials"]  # the first fresh seeds: a round may have to confirm on them
+    first = SMALL["seed"] * 1000 + 100 + rounds
     assert seeds == set(range(first, first + 3 * SMALL["trials"]))
 
 

@@ -27,6 +27,7 @@ from ecdysis_lab.hooks import Allow, Refuse, Rewrite
 from ecdysis_lab.models.errors import PermanentError
 from ecdysis_lab.records import Candidate, Change, LabError, Spec
 from ecdysis_lab.review import editors
+from ecdysis_lab.review.debate import prompt
 from ecdysis_lab.review.editors import staging
 from ecdysis_lab.review.editors.litellm import Block, apply, parse
 from ecdysis_lab.review.editors.opencode import TESTED
@@ -145,6 +146,16 @@ def test_the_spec_is_rendered_with_everything_the_editor_needs() -> None:
     ):
         assert line in lines
     assert "gate" not in staging.render_spec(SPEC)
+
+
+def test_an_unreviewed_editor_is_told_of_patterns_where_they_stand_and_else_of_one_failure() -> None:
+    """One failure alone recurs nowhere: told to leave that alone, an editor would change nothing."""
+    alone = staging.render_spec(Spec((), ()))
+    grouped = staging.render_spec(Spec(("P0 recurring: 4 failures over 2 tasks",), ()))
+    assert alone == prompt("undebated_alone") + "\n"
+    assert grouped.startswith(prompt("undebated") + "\n\n# Patterns behind them\n- P0 recurring")
+    assert "recurring" not in alone and "one task alone" in grouped
+    assert prompt("undebated") not in staging.render_spec(SPEC), "there the changes stand"
 
 
 # -- the real OpenCode --------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from ecdysis_lab.records import (
     Usage,
 )
 from ecdysis_lab.review import editors
-from ecdysis_lab.review.context import Context, build_context
+from ecdysis_lab.review.context import ELSEWHERE, LEGEND, Context, build_context
 from ecdysis_lab.review.editors import staging
 from ecdysis_lab.review.editors.litellm import LiteLLMEditor
 from ecdysis_lab.review.evidence import Exhibit, by_worth, exhibit, fit, short, tokens
@@ -107,6 +107,20 @@ def test_what_the_harness_did_stands_where_it_did_it() -> None:
     at = whole.index("[3] harness refuse find (no_refunds): Not allowed.")
     assert whole[at + 1] == "    # Policy"
     assert whole[at + 2].startswith("[3] ok cancel") and sum("harness" in line for line in whole) == 1
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_trials_of_another_harness_are_said_to_be_so(elsewhere: bool) -> None:
+    """Recorded traces, and failures handed over after other edits: the harness that is shown was not there."""
+    human = load_harness("airline")
+    start = trajectory(1, "t")
+    trial = replace(start.trial, harness="other" if elsewhere else human.hash)
+    one = to_failure(replace(start, trial=trial))
+    assert one is not None
+    context = context_of([one], grouped([one], {0: (0, 1)}), harness=human)
+    for text_ in (context.text, context.files["EVIDENCE.md"]):
+        assert (f"# Evidence\n{LEGEND}{ELSEWHERE}\n## trial" in text_) is elsewhere
+        assert (f"# Evidence\n{LEGEND}\n## trial" in text_) is not elsewhere
 
 
 # -- what fits ----------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from ecdysis_lab.harness import load_harness
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.models import ModelParams, PermanentError, providers
 from ecdysis_lab.records import Failure, LabError, Message, Pattern, Patterns, Pick, Subset, Trajectory, Trial
-from ecdysis_lab.review.context import LEGEND, Context, build_context
+from ecdysis_lab.review.context import ELSEWHERE, LEGEND, Context, build_context
 from ecdysis_lab.review.debate import REPAIR, REPAIR_CHARS, TURN_CHARS, Reviewer, prompt, prompts_hash
 from ecdysis_lab.review.editors.staging import render_spec
 from ecdysis_lab.review.evidence import exhibit, short, tokens
@@ -500,7 +500,10 @@ def test_three_hundred_failures_fit_a_small_model_and_the_cut_is_said(many: Any)
     cut, sentence = context.left_out
     assert cut.startswith("all but an excerpt of ")
     assert sentence == f"{300 - len(shown)} of 300 trials, for lack of room"
-    assert f"# Evidence\n{LEGEND}\n(left out: {cut})\n(left out: {sentence})\n## trial" in context.text
+    assert (
+        f"# Evidence\n{LEGEND}{ELSEWHERE}\n(left out: {cut})\n(left out: {sentence})\n## trial"
+        in context.text
+    )
     assert [p for _, p in shown] == sorted((p for _, p in shown), key=["P0", "P2", "P1", "noise"].index)
     assert shown[0][1] == "P0"
     assert set(context.references) == {key for key, _ in shown}, "only what was shown can be cited"

@@ -101,11 +101,11 @@ def test_undo_restores_each_step_exactly(state: PickerState) -> None:
 
 
 def test_each_override_tells_its_coverage_cost(state: PickerState) -> None:
-    state.set_budget(2)
+    state.set_budget(4)
     before = state.subset.coverage[-1]
     kind = state.label(state.subset.keys[0])
-    twins = [k for k in state.group(state.subset.keys[0]) if k not in state.subset.keys][:2]
-    for key in twins:  # two of one kind cover less than two kinds
+    assert len({state.label(k) for k in state.subset.keys}) == 2, "each kind from two tasks"
+    for key in state.group(state.subset.keys[0])[:4]:  # four of one kind cover less than two kinds
         state.pin(key)
     after = state.subset.coverage[-1]
     costs = [override.cost for _, override in state.history[1:]]

@@ -30,6 +30,7 @@ from ecdysis_lab.train.gates import GATES
 from ecdysis_lab.train.judge import Judge
 from ecdysis_lab.train.loop import Trainer
 from ecdysis_lab.train.one_by_one import ALL_HANDED_OVER
+from ecdysis_lab.train.pruning import Pruning
 from ecdysis_lab.train.rounds import Trained, training_block
 from ecdysis_lab.train.settings import Settings
 from ecdysis_lab.train.showing import NOTHING_LEFT, choose
@@ -221,6 +222,7 @@ STOPS: dict[str, tuple[Any, str, int, bool]] = {
     "evidence of the round written": (Trainer, "_save_round", 1, True),
     "replays": (judging, "replay", 9, True),
     "comparison": (judging, "compare", 1, True),
+    "trials of pruning": (Pruning, "_tried", 6, True),
     "judged": (Judge, "judge", 1, True),
     "kept": (ArmRun, "keep", 2, True),
     "in the ledger, not on record": (Run, "append_ledger", 1, True),
