@@ -238,11 +238,11 @@ def priced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_trials_of_the_store_cost_but_are_not_billed(priced: None, tmp_path: Path) -> None:
     """The second run finds every trial in the store; a larger run in the same store changes nothing for it."""
-    config = small(arms="direct,ecdysis", test_models="sim/small")
+    config = small(arms="direct,ecdysis", test_models="sim/small", train_tasks=6)
     first = Experiment(config, tmp_path, "first").go()
     assert first["billed_usd"] == pytest.approx(first["cost_usd"])
     assert first["cost_usd"] > 0.01
-    Experiment(config.but(train_tasks=14, arms="ecdysis"), tmp_path, "larger").go()
+    Experiment(config.but(train_tasks=7, arms="ecdysis"), tmp_path, "larger").go()
     second = Experiment(config, tmp_path, "second").go()
     assert second["cost_usd"] == pytest.approx(first["cost_usd"])
     assert second["prompt_tokens"] == first["prompt_tokens"]
