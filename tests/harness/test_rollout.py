@@ -219,15 +219,19 @@ def test_processes_of_a_rollout_never_see_an_interrupt(tmp_path: Path) -> None:
     """Jupyter interrupts a whole group; a worker that is just importing would print a traceback of its own."""
     held: list[bool] = []
 
+    def children() -> set[str]:
+        files = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+        return {pid for file in files for pid in file.read_text().split()}
+
     def look(_: Trajectory) -> None:
-        children = Path(f"/proc/{os.getpid()}/task").glob("*/children")
-        for pid in {pid for file in children for pid in file.read_text().split()}:
+        for pid in children() - before:
             if b"popen_loky" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 status = Path(f"/proc/{pid}/status").read_text()
                 blocked = int(next(w for w in status.splitlines() if w.startswith("SigBlk"))[7:], 16)
                 held.append(bool(blocked >> (signal.SIGINT - 1) & 1))
 
-    rollout.rollout(SETUP, retail(3), EMPTY, [0, 1], Store(tmp_path), workers=2, on_new=look)
+    before = children()  # other tests start processes in their own way
+    rollout.rollout(SETUP, retail(3), EMPTY, [0, 1], Store(tmp_path), workers=3, on_new=look)
     assert len(held) >= 2 and all(held)
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
