@@ -553,7 +553,8 @@ def test_figure_and_tables_hold_every_harness(tmp_path: Path) -> None:
     figure = draw.stamp(learned.plots(found)[0]["stopped_acts"][0], learned.plots(found)[1])
     texts = " ".join([figure.layout.title.text, *(a.text for a in figure.layout.annotations)])
     arm = found["arms"]["ecdysis"]["failing"]
-    assert "not yet a success" in texts and "SIMULATED" in texts
+    assert "not yet a success" in texts and "not yet harm" in texts and "SIMULATED" in texts
+    assert "arms start from empty" in figure.layout.title.subtitle.text
     assert f"<b>{arm['touched']}</b> of {arm['trials']}" in texts
     table = learned.stopped_table(found)
     assert list(table["harness"]) == ["empty", "ecdysis"] and list(table["decision"]) == ["–", "accepted"]

@@ -28,26 +28,12 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-NEED = (
-    "arm",
-    "remark",
-    "group",
-    "trials",
-    "tasks",
-    "stopped",
-    "share",
-    "ci_low",
-    "ci_high",
-    "failures",
-    "reviewer",
-)
+NEED = ("arm", "remark", "start", "group", "trials", "tasks", "stopped", "share", "ci_low", "ci_high",
+        "failures", "reviewer")  # fmt: skip
 GAP = 0.04  # between the panels, as a share of the width
 PANELS = {
     "failing": ("Failing trials", "act that ran, or reply, stopped; not yet a success"),
-    "passing": (
-        "Passing trials",
-        "act or reply of a passing trial stopped; harm unless the policy forbids it",
-    ),
+    "passing": ("Passing trials", "act or reply of a passing trial stopped; not yet harm"),
 }
 
 
@@ -57,9 +43,9 @@ def stopped_acts(frame: pd.DataFrame) -> go.Figure:
     Parameters
     ----------
     frame : one row per harness and group, as :func:`ecdysis_lab.show.learned.stopped_frame` makes it; columns arm,
-        remark (behind the arm's name), group (``"failing"``, ``"passing"``), trials, tasks, stopped (trials), share,
-        ci_low, ci_high (in [0, 1], missing without a trial), failures (learned from, empty where nothing was),
-        reviewer; optional simulated.
+        remark (behind the arm's name), start (harness; empty where shipped), group (``"failing"``, ``"passing"``),
+        trials, tasks, stopped (trials), share, ci_low, ci_high (in [0, 1], missing without a trial), failures (learned
+        from; empty where shipped), reviewer; optional simulated.
 
     Returns
     -------
@@ -88,6 +74,8 @@ def stopped_acts(frame: pd.DataFrame) -> go.Figure:
     fig.update_xaxes(axis("share of recorded trials (%)", range=[-4, 104], tickvals=[0, 25, 50, 75, 100]))
     key = "● trials with one stopped or rewritten, 95% interval (bootstrap over tasks)"
     key += "   tasks that no arm was trained on"
+    starts = ", ".join(dict.fromkeys(start for start in frame["start"] if start))
+    key += f"   arms start from {starts}" if starts else ""
     height = max(HEIGHT - 160, 260 + 62 * len(arms))
     look = base(
         "A stopped act is not yet a success: acts of recorded trials, by replay",
