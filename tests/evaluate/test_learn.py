@@ -552,6 +552,7 @@ def test_figure_and_tables_hold_every_harness(tmp_path: Path) -> None:
     assert list(frame["reviewer"]) == ["", "", "sim/reviewer", "sim/reviewer"]
     figure = draw.stamp(learned.plots(found)[0]["stopped_acts"][0], learned.plots(found)[1])
     texts = " ".join([figure.layout.title.text, *(a.text for a in figure.layout.annotations)])
+    texts = texts.replace("<br>", " ")
     arm = found["arms"]["ecdysis"]["failing"]
     assert "not yet a success" in texts and "not yet harm" in texts and "SIMULATED" in texts
     assert "arms start from empty" in figure.layout.title.subtitle.text
