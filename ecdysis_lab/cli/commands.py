@@ -261,7 +261,7 @@ def _show_options(parser: argparse.ArgumentParser) -> None:
 
 def _show(arguments: argparse.Namespace) -> int:
     from ecdysis_lab.cli import notebooks
-    from ecdysis_lab.show import rounds
+    from ecdysis_lab.show import learned, rounds
     from ecdysis_lab.store import find_run
 
     data = arguments.data or notebooks.PROJECT / "data"
@@ -271,6 +271,8 @@ def _show(arguments: argparse.Namespace) -> int:
         return 0
     found = rounds.told(find_run(arguments.name, data), arguments.arm, arguments.round)
     print(json.dumps(found, ensure_ascii=False) if arguments.json else rounds.text(found))
+    if found["learned"] and not arguments.json:
+        print(learned.text(found["learned"]))
     return 0
 
 

@@ -57,6 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
         progress=None if arguments.json else printing_progress(),
         **{k: v for k, v in vars(arguments).items() if k in OWN},
     )
+    if not arguments.json:
+        print(learning.expected)
     found = learning.go()
     pages = learned.write_pages(learning.run)
     folder = (arguments.figures or notebooks.PROJECT / "figures") / learning.run.run_id

@@ -18,16 +18,18 @@ from typing import Any
 from ecdysis_lab.evaluate.evolution import Evolution
 from ecdysis_lab.evaluate.stopped import NOT_A_SUCCESS, stopped
 from ecdysis_lab.evaluate.traces import Recording, open_recording
+from ecdysis_lab.harness import load_harness
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.models import Waiting, check_model, open_budget
 from ecdysis_lab.records import LabError, Progress, Task, Trajectory
-from ecdysis_lab.store import Run, Store, commit_hash
+from ecdysis_lab.store import Round, Run, Store, commit_hash
 from ecdysis_lab.store.billing import at_work
 from ecdysis_lab.train.arms import arm_of
 from ecdysis_lab.train.loop import Trainer
+from ecdysis_lab.train.plan import expected_calls
 from ecdysis_lab.train.recorded import Recorded
 from ecdysis_lab.train.rounds import Trained, of_rounds
-from ecdysis_lab.train.settings import Settings, check_parts, configure, fitted, slug
+from ecdysis_lab.train.settings import Settings, check_parts, configure, editor_of, fitted, slug
 
 ALONE = 15  # failures that an arm without patterns hands over one by one, drawn by seed
 SMOKE_TASKS = 16
@@ -116,8 +118,12 @@ class Learning:
         for arm in settings.arms:
             self._refuse_twins(arm)
         self.bench = load_benchmark(settings.benchmark)
-        config = settings.model_dump() | {"traces": recording.told, "split": split, "alone": alone}
-        self.run = Run.open(root, run_id or self._run_id, config, defaults=Settings().model_dump())
+        name = run_id or self._run_id
+        self.editor = editor_of(settings, Run(Path(root) / "runs" / name).config)
+        config = settings.model_dump() | {
+            "editor": self.editor, "traces": recording.told, "split": split, "alone": alone,
+        }  # fmt: skip
+        self.run = Run.open(root, name, config, defaults=Settings().model_dump())
         self.store, self.budget = Store(root), open_budget(self.run, settings.limits)
 
     @property
@@ -138,6 +144,16 @@ class Learning:
                 f"traces: {n} trials of task {task} with seed {seed} (models {', '.join(self.recording.models)}); "
                 f"{arm} learns from one model at a time"
             )
+
+    @property
+    def expected(self) -> str:
+        """One line on what learning takes: failures and calls by arm, where no edit goes back to its editor."""
+        parts = []
+        for arm in self.settings.arms:
+            failures = len(self._failing(self._shown(arm)))
+            review, edits = expected_calls(self.settings.but(editor=self.editor), arm, failures)
+            parts.append(f"{arm} (failures {failures}, review calls {review}, editor calls {edits})")
+        return f"expected: {', '.join(parts)}; editor {self.editor}; no call of the agent"
 
     def go(self) -> dict[str, Any]:
         """Train every arm, then replay the other half; ``learned.json`` holds the result, which is returned.
@@ -204,7 +220,8 @@ class Learning:
     # -- the other half ----------------------------------------------------------------------------------------------
 
     def _learned(self, trained: Mapping[str, Trained]) -> dict[str, Any]:
-        rows = {arm: made.harness for arm, made in trained.items()}
+        arms = {arm: self._decided(arm, made) for arm, made in trained.items()}
+        rows = {arm: self._of_row(arm, trained[arm], decided) for arm, decided in arms.items()}
         shipped = {"human": self.settings.harness("human") if self.bench.human else None,
                    "empty": self.settings.harness("empty")}  # fmt: skip
         counted = self._counted([h for h in (*rows.values(), *shipped.values()) if h])
@@ -216,12 +233,12 @@ class Learning:
             "benchmark": self.settings.benchmark,
             "models": self.recording.models,
             "review_model": self.settings.review_model,
-            "editor": self.settings.editor,
+            "editor": self.editor,
             "start": self.settings.start,
             "traces": self.recording.told,
             "says": NOT_A_SUCCESS,
             "split": self._split(),
-            "arms": {arm: counted[h.hash] | self._decided(arm, trained[arm]) for arm, h in rows.items()},
+            "arms": {arm: counted[h.hash] | arms[arm] for arm, h in rows.items()},
             **{name: counted[h.hash] if h else None for name, h in shipped.items()},
             "cost_usd": usage.cost_usd,
             "prompt_tokens": usage.prompt_tokens,
@@ -252,26 +269,54 @@ class Learning:
             }
         return told
 
+    def _of_row(self, arm: str, made: Trained, decided: Mapping[str, Any]) -> Harness:
+        """The harness that an arm's row counts."""
+        rejected = decided["counted"] == "candidate" and not decided["changed"]
+        return load_harness(self.run.folder / decided["candidate"]) if rejected else made.harness
+
     def _decided(self, arm: str, made: Trained) -> dict[str, Any]:
-        """What became of the arm's edits; ``candidate`` is the last folder that met the gates, empty without one."""
-        last = made.rounds[-1]
-        round = self.run.round(arm, last.round)
-        last = round.record or last  # as it was written down
+        """What became of the arm's edits, and which harness its row counts.
+
+        ``candidate`` is the folder, inside the run's, of what the arm led to, or of its last rejected candidate; empty
+        without one. ``counted`` is "candidate", or "start" where there is none; one that the static policy rejected is
+        never run, so that the start counts there too. ``reviewer`` is the model that reviewed, empty where none did.
+        """
+        round = self.run.round(arm, made.rounds[-1].round)
+        last = round.record or made.rounds[-1]  # as it was written down
         changed = made.harness.hash != last.parent
-        rejected = round.last_candidate() if last.candidate else None
-        path = self.run.harness_path(made.harness.hash) if changed else rejected
+        rejected, gate = _rejected(round)
+        candidate = f"harness/{made.harness.hash}" if changed else rejected
         return {
             "start": self.settings.start,
             "decision": last.decision,
+            "counted": "candidate" if candidate and (changed or gate != "static") else "start",
             "gate": last.gate,
             "reason": last.reason,
             "says": UNCHECKED if arm_of(arm).edits == "failure" else "",
             "failures": last.failures,
+            "reviewer": self.settings.review_model if _reviewed(round) else "",
             "editor_calls": last.editor_calls,
             "notes": last.notes,
             "changed": changed,
-            "candidate": str(path) if path else "",
+            "candidate": candidate,
         }
+
+
+def _rejected(round: Round) -> tuple[str, str]:
+    """The last candidate that a gate rejected, as a folder inside the run's, and the gate; empty without one."""
+    edits = [(i, e.gate) for i, e in enumerate(round.edits or (), 1) if e.decision == "rejected"]
+    if edits:
+        return f"{round.place}/edit-{edits[-1][0]}", edits[-1][1]
+    last, record = round.last_candidate(), round.record
+    if last is None or record is None or record.decision != "rejected":
+        return "", ""
+    return f"{round.place}/{last.name}", record.gate
+
+
+def _reviewed(round: Round) -> bool:
+    """Whether a model was asked before the editor, for the round or for any failure alone."""
+    asked = bool(round.review and round.review.usage.calls)
+    return asked or any(round.debate(i) for i, _ in enumerate(round.edits or (), 1))
 
 
 def prepare_learning(

@@ -1,6 +1,7 @@
 """What a harness would have stopped or rewritten in recorded trials, with intervals by task.
 
-A count of acts and not of successes: what an agent does after a refusal is not known from a record.
+A count of trials and neither of successes nor of harm: what an agent does after a refusal is not known from a record,
+and an act of a passing trial may break the policy all the same.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from typing import Any
 
 from ecdysis_lab.evaluate.metrics import cluster_interval
 from ecdysis_lab.harness import check
+from ecdysis_lab.harness.replay import REPLY
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import Benchmark, Trajectory
 
 NOT_A_SUCCESS = (
     "A stopped act is not yet a success: what the agent would have done next is not known from a record, and text that "
-    "it would have read cannot be judged by replay."
+    "it would have read cannot be judged by replay. One of a passing trial is not yet harm: the policy may forbid what "
+    "the score let pass. Counted are trials, by rule too, with an act that the environment had accepted, or a reply, "
+    "stopped or rewritten; trials by rule add up to more where one meets several."
 )
 Acts = Sequence[Mapping[str, Any]]
 
@@ -33,12 +37,15 @@ def stopped(
 
     Returns
     -------
-    ``{"failing": …, "passing": …}`` with numbers of trials. Both have ``trials``, ``tasks``; ``touched``, trials in
-    which an act would have been stopped or rewritten; ``by_rule``, the same by rule; ``other_text``, trials in which
-    the model would have read other text; ``broken``, trials in which a hook broke. ``executed`` counts the failing
-    trials in which the environment had accepted such an act. Of passing trials only acts that the environment accepted
-    count, for those are legal: ``refused_legal`` and ``altered`` are the parts of ``touched``. The fields that end in
-    ``_ci95`` are intervals of shares, ``[low, high]`` in [0, 1], clustered by task; None without a trial.
+    ``{"failing": …, "passing": …}`` with numbers of trials. What counts is an act that the environment had accepted, or
+    a reply, that would have been stopped or rewritten: ``executed`` are the failing trials with one, ``touched`` the
+    passing ones. Both have ``trials``, ``tasks``; ``acts`` and ``replies``, the trials with either; ``by_rule``, the
+    trials by rule (``ecdysis-lab check`` counts acts there); ``other_text``, trials in which the model would have read
+    other text; ``broken``, trials in which a hook broke. Of failing trials ``touched`` also has those in which the
+    environment rejected the act itself. Of passing ones ``refused_legal`` and ``altered`` are the parts of ``touched``:
+    trials in which what is legal to the environment, which need not keep the policy, was refused or rewritten. The
+    fields that end in ``_ci95`` are intervals of shares, ``[low, high]`` in [0, 1], clustered by task; None without a
+    trial.
     """
     found = check.traces(harness, benchmark, recorded)
     failing = [t for t in recorded if not t.success]
@@ -50,17 +57,17 @@ def stopped(
 
 
 def _failing(trials: Sequence[Trajectory], found: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    acts = found["acts"]
+    executed = _accepted(found)
     return {
         **_size(trials),
-        **_counted("touched", trials, acts, seed),
-        "executed": len(_keys(a for a in acts if not a["rejected_by_environment"])),
-        **_rest(acts, found),
+        **_counted("executed", trials, executed, seed),
+        **_counted("touched", trials, found["acts"], seed),
+        **_rest(executed, found),
     }
 
 
 def _passing(trials: Sequence[Trajectory], found: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    legal = [a for a in found["acts"] if not a["rejected_by_environment"]]
+    legal = _accepted(found)
     return {
         **_size(trials),
         **_counted("touched", trials, legal, seed),
@@ -68,6 +75,11 @@ def _passing(trials: Sequence[Trajectory], found: Mapping[str, Any], seed: int) 
         **_counted("altered", trials, [a for a in legal if a["what"] == "altered"], seed),
         **_rest(legal, found),
     }
+
+
+def _accepted(found: Mapping[str, Any]) -> Acts:
+    """Acts that the environment had accepted, and replies, which it does not judge."""
+    return [a for a in found["acts"] if not a["rejected_by_environment"]]
 
 
 def _size(trials: Sequence[Trajectory]) -> dict[str, int]:
@@ -83,7 +95,9 @@ def _counted(name: str, trials: Sequence[Trajectory], acts: Acts, seed: int) -> 
 def _rest(acts: Acts, found: Mapping[str, Any]) -> dict[str, Any]:
     pairs = {(a["rule"] or "no named rule", a["trajectory"]) for a in acts}
     rules = sorted(Counter(rule for rule, _ in pairs).items(), key=lambda pair: (-pair[1], pair[0]))
-    return {"by_rule": dict(rules), "other_text": found["other_text"], "broken": found["broken"]}
+    replies = [a for a in acts if a["call"].startswith(REPLY)]
+    split = {"acts": len(_keys(a for a in acts if a not in replies)), "replies": len(_keys(replies))}
+    return {**split, "by_rule": dict(rules), "other_text": found["other_text"], "broken": found["broken"]}
 
 
 def _keys(acts: Any) -> set[str]:

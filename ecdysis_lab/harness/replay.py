@@ -16,6 +16,7 @@ from ecdysis_lab.hooks import Allow, Call, Done, Refuse, Rewrite, Verdict
 from ecdysis_lab.hooks.verdicts import NOTE, REFUSED, REPLY_STOPPED
 from ecdysis_lab.records import Benchmark, Intervention, Message, Trajectory, tool_key
 
+REPLY = "reply: "  # before the text of a reply that is told as an act
 NOT_THIS_ONE = "another call of the same message was refused"  # what the agent is told of its other calls
 
 
@@ -160,7 +161,7 @@ class _Walk:
             self.of_call[call.id] = made
 
     def _compare_reply(self, step: int, verdict: Verdict, text: str) -> None:
-        then, act = self.sent.get(step, text), f"reply: {text[:120]}"
+        then, act = self.sent.get(step, text), f"{REPLY}{text[:120]}"
         now = verdict.text if isinstance(verdict, Rewrite) and verdict.text else text
         if isinstance(verdict, Refuse):
             reason = f"{verdict.reason} {verdict.option}"

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Learned = Mapping[str, Any]
+STOPPED = {
+    "failing": "executed",
+    "passing": "touched",
+}  # group -> trials with an act that ran, or a reply, stopped
 SHIPPED = {"empty": "direct", "human": "human"}  # row of the result -> arm that has this harness
 
 
@@ -32,14 +36,24 @@ def rows_of(learned: Learned) -> list[tuple[str, str, Mapping[str, Any]]]:
     return shipped + [(arm, arm, counts) for arm, counts in learned["arms"].items()]
 
 
+def remark(counts: Mapping[str, Any]) -> str:
+    """What a reader has to know of an arm's row where it is not what the arm led to; else empty."""
+    if not counts.get("decision") or counts["changed"]:
+        return ""
+    if counts["counted"] == "candidate":
+        return "(rejected)"
+    return f"({'rejected and not run' if counts['candidate'] else 'no edit'}: the start harness)"
+
+
 def stopped_frame(learned: Learned) -> pd.DataFrame:
     """One row per harness and group of trials.
 
     Returns
     -------
-    DataFrame with columns harness, arm, start, decision, group (failing, passing), trials, tasks, touched, share,
-    ci_low, ci_high, other_text, broken, reviewer, editor, simulated. Of a shipped harness start, decision, reviewer and
-    editor are empty.
+    DataFrame with columns harness, arm, remark, start, decision, counted, group (failing, passing), trials, tasks,
+    stopped (trials with an act that ran, or a reply, stopped or rewritten), share (of stopped), ci_low, ci_high, acts,
+    replies, touched, other_text, broken, failures (learned from), reviewer, editor, simulated. Of a shipped harness
+    what tells of learning is empty.
     """
     import pandas as pd
 
@@ -48,15 +62,17 @@ def stopped_frame(learned: Learned) -> pd.DataFrame:
         trained = name in learned["arms"]
         for group in ("failing", "passing"):
             found = counts[group]
-            low, high = found["touched_ci95"] or (None, None)
+            low, high = found[f"{STOPPED[group]}_ci95"] or (None, None)
+            n = found[STOPPED[group]]
             rows.append(
                 {
-                    "harness": name, "arm": arm, "start": counts.get("start", ""),
-                    "decision": counts.get("decision", ""), "group": group, "trials": found["trials"],
-                    "tasks": found["tasks"], "touched": found["touched"],
-                    "share": found["touched"] / found["trials"] if found["trials"] else None,
-                    "ci_low": low, "ci_high": high, "other_text": found["other_text"], "broken": found["broken"],
-                    "reviewer": learned["review_model"] if trained else "",
+                    "harness": name, "arm": arm, "remark": remark(counts), "start": counts.get("start", ""),
+                    "decision": counts.get("decision", ""), "counted": counts.get("counted", ""), "group": group,
+                    "trials": found["trials"], "tasks": found["tasks"], "stopped": n,
+                    "share": n / found["trials"] if found["trials"] else None, "ci_low": low, "ci_high": high,
+                    "acts": found["acts"], "replies": found["replies"], "touched": found["touched"],
+                    "other_text": found["other_text"], "broken": found["broken"],
+                    "failures": counts.get("failures", ""), "reviewer": counts.get("reviewer", ""),
                     "editor": learned["editor"] if trained else "",
                     "simulated": learned["simulated"],
                 }
@@ -73,14 +89,18 @@ def stopped_table(learned: Learned) -> pd.DataFrame:
         failing, passing = counts["failing"], counts["passing"]
         rows.append(
             {
-                "harness": name,
+                "harness": f"{name} {remark(counts)}".strip(),
                 "decision": counts.get("decision", DASH),
-                "failing: act stopped or rewritten": _of(failing, "touched"),
-                "95% (%)": _percent(failing["touched_ci95"]),
-                "of them executed": failing["executed"],
-                "passing: legal act refused": _of(passing, "refused_legal"),
-                "altered": passing["altered"],
-                "95% (%) of either": _percent(passing["touched_ci95"]),
+                "learned from failures": counts.get("failures", DASH),
+                "reviewed by": counts.get("reviewer", DASH) or "nobody",
+                "failing: act that ran, or reply, stopped": _of(failing, "executed"),
+                "failing: 95% (%)": _percent(failing["executed_ci95"]),
+                "failing: acts, replies": _split(failing),
+                "failing: with acts that the environment rejected": _of(failing, "touched"),
+                "passing: act or reply of a passing trial stopped": _of(passing, "touched"),
+                "passing: 95% (%)": _percent(passing["touched_ci95"]),
+                "passing: acts, replies": _split(passing),
+                "passing: refused, rewritten": f"{passing['refused_legal']}, {passing['altered']}",
                 "other text read": failing["other_text"] + passing["other_text"],
                 "a hook broke": failing["broken"] + passing["broken"],
             }
@@ -89,21 +109,30 @@ def stopped_table(learned: Learned) -> pd.DataFrame:
 
 
 def rules_table(learned: Learned) -> pd.DataFrame:
-    """By harness and rule: trials that it would have touched; columns harness, rule, failing, passing."""
+    """Trials by rule: where it would have stopped or rewritten an act that ran, or a reply; a trial may meet several.
+
+    Returns
+    -------
+    DataFrame with columns harness, rule, failing trials, passing trials.
+    """
     import pandas as pd
 
     rows = []
     for name, _, counts in rows_of(learned):
         failing, passing = (counts[group]["by_rule"] for group in ("failing", "passing"))
         rows += [
-            (name, rule, failing.get(rule, 0), passing.get(rule, 0))
+            (f"{name} {remark(counts)}".strip(), rule, failing.get(rule, 0), passing.get(rule, 0))
             for rule in dict.fromkeys((*failing, *passing))
         ]
-    return pd.DataFrame(rows, columns=["harness", "rule", "failing", "passing"])
+    return pd.DataFrame(rows, columns=["harness", "rule", "failing trials", "passing trials"])
 
 
 def _of(group: Mapping[str, Any], what: str) -> str:
     return f"{group[what]} of {group['trials']}"
+
+
+def _split(group: Mapping[str, Any]) -> str:
+    return f"{group['acts']}, {group['replies']}"
 
 
 def _percent(interval: Sequence[float] | None) -> str:
@@ -116,19 +145,27 @@ def title(learned: Learned) -> str:
     mark = "SIMULATED: " if learned["simulated"] else ""
     trials = f"{learned['traces']['trials']} recorded trials of {', '.join(learned['models'])}"
     halves = f"learned from {split['training_tasks']} tasks, counted on {split['other_tasks']} others"
-    people = f"review model {learned['review_model']}, editor {learned['editor']}"
+    reviewers = dict.fromkeys(found["reviewer"] for found in learned["arms"].values() if found["reviewer"])
+    people = f"review model {', '.join(reviewers) or 'none'}, editor {learned['editor']}"
     return f"{mark}{trials} on {learned['benchmark']}; {halves}; start {learned['start']}; {people}"
 
 
 def text(learned: Learned) -> str:
     """The result for a terminal."""
-    tables = [stopped_table(learned).T.to_string(header=False), rules_table(learned).to_string(index=False)]
+    tables = [stopped_table(learned).T.to_string(header=False), _rules_text(learned)]
     arms = [_arm_line(arm, found) for arm, found in learned["arms"].items()]
     return "\n\n".join([title(learned), *tables, "\n".join(arms), learned["says"]])
 
 
+def _rules_text(learned: Learned) -> str:
+    rules = rules_table(learned)
+    return "trials by rule:\n" + (rules.to_string(index=False) if len(rules) else "none")
+
+
 def _arm_line(arm: str, found: Mapping[str, Any]) -> str:
-    parts = (found["decision"], found["reason"], found["says"], f"candidate: {found['candidate'] or 'none'}")
+    row = f"its row counts the {found['counted']}{' harness' if found['counted'] == 'start' else ''}"
+    kept = f"candidate in the run's folder: {found['candidate'] or 'none'}"
+    parts = (found["decision"], found["reason"], found["says"], row, kept)
     return f"{arm}: {'; '.join(filter(None, parts))}"
 
 
@@ -163,8 +200,8 @@ def write_pages(run: Run) -> dict[str, Path]:
         before = load_harness(run.harness_path(record.parent)) if record else None
         if before is None:
             continue
-        after = load_harness(found["candidate"]) if found["candidate"] else before
-        what = "what it led to" if found["changed"] else "its last candidate"
+        after = load_harness(run.folder / found["candidate"]) if found["candidate"] else before
+        what = "what it led to" if found["changed"] else f"its last candidate {remark(found)}"
         head = f"{arm}: the start, {learned['start']}, beside {what}"
         lines = (title(learned), decision_line(run, arm, 1), learned["says"])
         body = f"<h1>{escaped(head)}</h1>" + "".join(f"<p>{escaped(line)}</p>" for line in lines)

@@ -73,6 +73,7 @@ def told(run: Run, arm: str | None = None, n: int | None = None) -> dict[str, An
         "state": run.status["state"],
         "rounds": [of_round(r) for r in found],
         "left": {name: left_of(run, name) for name in dict.fromkeys(r.arm for r in found)},
+        "learned": run.learned if arm is None and n is None else None,
     }
 
 
@@ -183,9 +184,13 @@ def text(found: Mapping[str, Any]) -> str:
     head = f"run {found['run']}: {found['state']}"
     if not found["rounds"]:
         return f"{head}\nno training rounds"
+    unspent = {
+        arm: {name: value for name, value in budget.items() if value != 0}
+        for arm, budget in found["left"].items()
+    }
     left = [
         f"not spent by {arm}: {', '.join(map(_left, budget.items()))}"
-        for arm, budget in found["left"].items()
+        for arm, budget in unspent.items()
         if budget
     ]
     return "\n\n".join([head, *map(_round_text, found["rounds"]), "\n".join(left)])

@@ -150,6 +150,18 @@ def _row(settings: Settings, arm: Arm, known: Mapping[str, Trials], *, start: bo
     }  # fmt: skip
 
 
+def expected_calls(settings: Settings, name: str, failures: int) -> tuple[int, int]:
+    """Review calls and editor calls of an arm over all rounds.
+
+    Parameters
+    ----------
+    settings : of the run. name : of the arm. failures : that a round starts from.
+    """
+    arm = ARMS[name]
+    edits = _edits(settings, arm, failures)
+    return edits * _turns(settings, arm), edits
+
+
 def _edits(settings: Settings, arm: Arm, failures: int) -> int:
     """Calls of the editor over all rounds."""
     return (failures if arm.edits == "failure" else 1) * settings.rounds if arm.trains else 0

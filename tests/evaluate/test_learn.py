@@ -98,7 +98,7 @@ class Guarding:
         if Guarding.calls == Guarding.stop_at:
             raise Waiting([out.parent / "001-editor.answer.md"])
         parent = load_harness(harness)
-        raw = staging.raw_files(parent) | {"actions.py": GUARD.encode()}
+        raw = staging.raw_files(parent) | ({"actions.py": GUARD.encode()} if GUARD else {})
         return staging.candidate(parent, staging.Edit(raw, Usage(), ()), out, self.name)
 
 
@@ -145,21 +145,48 @@ def test_each_trial_counts_once_by_group_and_rule(tmp_path: Path) -> None:
         trial("lamp", 0.0, ("LA-10", 9), ("LA-10", 8), ("LA-10", 6)),  # two refused, one rewritten: one trial
         trial("lamp", 0.0, ("ZZ-99", 9), seed=1),  # refused, but the environment rejected it as well
         trial("kettle", 0.0, ("KE-20", 2)),
-        trial("clock", 1.0, ("CL-30", 9)),  # a legal act refused
-        trial("clock", 1.0, ("CL-30", 6), seed=1),  # a legal act rewritten
-        trial("vase", 1.0, ("ZZ-99", 9)),  # not legal: the environment rejected it
+        trial("clock", 1.0, ("CL-30", 9)),  # an act that ran, refused
+        trial("clock", 1.0, ("CL-30", 6), seed=1),  # an act that ran, rewritten
+        trial("vase", 1.0, ("ZZ-99", 9)),  # the environment rejected it itself
         trial("drum", 1.0, ("DR-60", 2)),
     )
     found = stopped(guard(tmp_path / "h"), load_benchmark(TOY), import_traces(path).trajectories)
     failing, passing = found["failing"], found["passing"]
     assert (failing["trials"], failing["tasks"], failing["touched"], failing["executed"]) == (3, 2, 2, 1)
-    assert failing["by_rule"] == {"last_shelf": 2, "one_lower": 1}
+    assert failing["by_rule"] == {"last_shelf": 1, "one_lower": 1}  # trials, of acts that ran
     assert failing["touched_ci95"] == cluster_interval([0, 2], [1, 2])  # kettle, lamp
+    assert failing["executed_ci95"] == cluster_interval([0, 1], [1, 2])
     assert (passing["trials"], passing["tasks"], passing["touched"]) == (4, 3, 2)
     assert (passing["refused_legal"], passing["altered"]) == (1, 1)
     assert passing["by_rule"] == {"last_shelf": 1, "one_lower": 1}
     assert passing["refused_legal_ci95"] == cluster_interval([1, 0, 0], [2, 1, 1])
     assert (failing["other_text"], failing["broken"]) == (0, 0)
+
+
+def test_acts_and_replies_are_told_apart(tmp_path: Path) -> None:
+    talk = """
+from ecdysis_lab.hooks import Allow, Refuse
+
+
+def on_reply(text, view):
+    return Refuse("Say where.", "Name the shelf.", rule="name_shelf") if "moved" in text else Allow()
+"""
+    both = guard(tmp_path / "h", actions=GUARD, regulation=talk)
+    path = trace(
+        tmp_path / "in",
+        trial("lamp", 0.0, ("LA-10", 9), ("LA-10", 8)),
+        trial(
+            "kettle", 0.0, ("ZZ-99", 9)
+        ),  # the environment rejected the act, so that its reply alone counts
+        trial("clock", 1.0, ("CL-30", 2)),
+    )
+    found = stopped(both, load_benchmark(TOY), import_traces(path).trajectories)
+    failing, passing = found["failing"], found["passing"]
+    assert (failing["executed"], failing["acts"], failing["replies"]) == (2, 1, 2)
+    assert (passing["touched"], passing["refused_legal"], passing["acts"], passing["replies"]) == (1, 1, 0, 1)
+    assert failing["by_rule"] == {"name_shelf": 2, "last_shelf": 1} and passing["by_rule"] == {
+        "name_shelf": 1
+    }
 
 
 def test_text_is_counted_apart_and_touches_no_act(tmp_path: Path) -> None:
@@ -222,7 +249,9 @@ def test_learning_counts_the_other_half_only_and_says_what_it_is(tmp_path: Path)
         "empty",
         True,
     )
-    assert load_harness(arm["candidate"]).hash == arm["harness"]
+    assert load_harness(learning.run.folder / arm["candidate"]).hash == arm["harness"]
+    assert (arm["candidate"], arm["counted"]) == (f"harness/{arm['harness']}", "candidate")
+    assert (arm["reviewer"], arm["failures"]) == ("sim/reviewer", found["split"]["training_failing"])
     assert "not yet a success" in found["says"] and NOT_RUN in arm["reason"]
     assert found["models"] == ("maker/one",) and found["prompt_tokens"] == 10 and found["cost_usd"] is None
     assert json.loads(json.dumps(found)) == Run(learning.run.folder).learned
@@ -247,8 +276,83 @@ def test_a_candidate_that_stops_a_legal_act_of_the_training_half_is_rejected(tmp
     learning = prepared(tmp_path, trace(tmp_path / "in", *made))
     arm = learning.go()["arms"]["ecdysis"]
     assert (arm["decision"], arm["gate"], arm["changed"]) == ("rejected", "legal", False)
-    assert arm["failing"]["touched"] == arm["passing"]["touched"] == 0  # the start harness is what counts
-    assert load_harness(arm["candidate"]).files["actions.py"] == GUARD  # yet what was rejected can be read
+    rejected = load_harness(learning.run.folder / arm["candidate"])
+    assert (
+        rejected.files["actions.py"] == GUARD and Run(learning.run.folder).frozen("ecdysis") != rejected.hash
+    )
+    assert (arm["counted"], arm["harness"]) == ("candidate", rejected.hash)  # the row is what was rejected
+    assert arm["failing"]["executed"] == arm["passing"]["touched"] == 3
+    found = learning.run.learned or {}
+    assert list(learned.stopped_table(found)["harness"]) == ["empty", "ecdysis (rejected)"]
+    assert "ecdysis: rejected; " in learned.text(found) and "its row counts the candidate" in learned.text(
+        found
+    )
+    assert "ecdysis (rejected)" in set(learned.rules_table(found)["harness"])
+    assert (
+        "<br>(rejected)<br>3 failures" in learned.plots(found)[0]["stopped_acts"][0].layout.yaxis.ticktext[1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "decision", "candidate", "label"),
+    [
+        ("", "no_change", "", "ecdysis (no edit: the start harness)"),
+        ("import os\n", "rejected", "rounds/ecdysis-1/candidate-1", "ecdysis (rejected and not run: the start harness)"),
+    ],
+)  # fmt: skip
+def test_without_a_candidate_that_may_run_the_row_is_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, decision: str, candidate: str, label: str
+) -> None:
+    monkeypatch.setattr(f"{__name__}.GUARD", source)
+    found = prepared(tmp_path).go()
+    arm = found["arms"]["ecdysis"]
+    assert (arm["decision"], arm["counted"], arm["candidate"]) == (decision, "start", candidate)
+    assert arm["harness"] == load_harness("empty").hash and arm["failing"]["executed"] == 0
+    assert list(learned.stopped_table(found)["harness"]) == ["empty", label]
+
+
+def test_an_arm_that_nobody_reviewed_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(
+        "ecdysis_lab.train.loop.Reviewer.review", lambda *a: Review("spec", SPEC, (), Usage())
+    )
+    Guarding.calls = Guarding.stop_at = 0
+    found = prepared(tmp_path, arms="ecdysis-no-fdcr").go()
+    assert found["arms"]["ecdysis-no-fdcr"]["reviewer"] == "" and "review model none" in learned.title(found)
+    assert list(learned.stopped_table(found)["reviewed by"]) == ["–", "nobody"]
+    label = learned.plots(found)[0]["stopped_acts"][0].layout.yaxis.ticktext[1]
+    assert label.endswith(f"{found['arms']['ecdysis-no-fdcr']['failures']} failures, no review")
+
+
+def test_auto_is_recorded_as_the_editor_it_stands_for_and_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = prepared(tmp_path, editor="auto")
+    assert first.run.config["editor"] == first.editor == "rules"
+    monkeypatch.setattr(
+        "ecdysis_lab.review.editors.chosen", lambda name, *_: "hand" if name == "auto" else name
+    )
+    again = prepared(tmp_path, editor="auto")
+    assert again.run.folder == first.run.folder and again.editor == "rules"
+    assert again.go()["editor"] == "rules"
+
+
+def test_what_is_expected_is_told_by_arm(tmp_path: Path) -> None:
+    given = {"arms": "ecdysis,ecdysis-no-fdcr,self-evolution", "split": 0.9, "alone": 2}
+    learning = prepared(tmp_path, **given)
+    n = len([t for t in learning.halves.training if not t.success])
+    assert n > 2 and learning.expected == (
+        f"expected: ecdysis (failures {n}, review calls 7, editor calls 1), ecdysis-no-fdcr (failures {n}, review "
+        "calls 0, editor calls 1), self-evolution (failures 2, review calls 0, editor calls 2); editor "
+        f"{__name__}:Guarding; no call of the agent"
+    )
+
+
+def test_a_run_that_was_moved_has_its_pages(tmp_path: Path) -> None:
+    run = prepared(tmp_path).run
+    prepared(tmp_path).go()
+    moved = run.folder.rename(tmp_path / "elsewhere")
+    assert "last_shelf" in learned.write_pages(Run(moved))["ecdysis"].read_text()
 
 
 def test_an_arm_that_hands_over_each_failure_sees_a_draw_of_them(
@@ -324,11 +428,7 @@ def test_a_run_that_is_stopped_anywhere_goes_on(tmp_path: Path, reviewed: Counte
     with pytest.raises(KeyboardInterrupt):
         learning.go()
     assert learning.run.status["state"] == "interrupted" and learning.run.learned is None
-    assert prepared(tmp_path, tmp_path / "in" / "traces.jsonl").go() == {
-        **whole,
-        "arms": {"ecdysis": {**whole["arms"]["ecdysis"], "candidate": str(learning.run.harness_path(
-            whole["arms"]["ecdysis"]["harness"]))}},
-    }  # fmt: skip
+    assert prepared(tmp_path, tmp_path / "in" / "traces.jsonl").go() == whole
     assert reviewed == {"Reviewer": 1}
 
 
@@ -431,10 +531,15 @@ def test_the_command_prints_json_and_writes_pages_and_figure(
     assert {".html", ".csv"} <= made
     assert main(asked) == 0
     text = capsys.readouterr().out
-    assert "A stopped act is not yet a success" in text and "last_shelf" in text
+    assert "A stopped act is not yet a success" in text and "trials by rule:" in text and "last_shelf" in text
+    assert text.startswith("expected: ecdysis ")
     assert "no PNG and SVG: no Chrome is wanted" in text
     assert main(["show", found["run_id"], "--data", str(tmp_path / "data")]) == 0
-    assert "guard the shelves" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "guard the shelves" in shown and "not spent" not in shown
+    assert "failing: act that ran, or reply, stopped" in shown and "trials by rule:" in shown
+    assert main(["show", found["run_id"], "--data", str(tmp_path / "data"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["learned"] == found
     Guarding.stop_at = 2
     assert main([*asked, "--seed", "1"]) == 2
     assert capsys.readouterr().err.startswith("ecdysis-lab: waiting for 1 answer in ")
@@ -447,14 +552,16 @@ def test_figure_and_tables_hold_every_harness(tmp_path: Path) -> None:
     assert list(frame["reviewer"]) == ["", "", "sim/reviewer", "sim/reviewer"]
     figure = draw.stamp(learned.plots(found)[0]["stopped_acts"][0], learned.plots(found)[1])
     texts = " ".join([figure.layout.title.text, *(a.text for a in figure.layout.annotations)])
+    texts = texts.replace("<br>", " ")
     arm = found["arms"]["ecdysis"]["failing"]
-    assert "not yet a success" in texts and "SIMULATED" in texts
+    assert "not yet a success" in texts and "not yet harm" in texts and "SIMULATED" in texts
+    assert "arms start from empty" in figure.layout.title.subtitle.text
     assert f"<b>{arm['touched']}</b> of {arm['trials']}" in texts
     table = learned.stopped_table(found)
     assert list(table["harness"]) == ["empty", "ecdysis"] and list(table["decision"]) == ["–", "accepted"]
     rules = learned.rules_table(found)
     assert rules.to_dict("records") == [
-        {"harness": "ecdysis", "rule": "last_shelf", "failing": arm["touched"], "passing": 0}
+        {"harness": "ecdysis", "rule": "last_shelf", "failing trials": arm["executed"], "passing trials": 0}
     ]
 
 
