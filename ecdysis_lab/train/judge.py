@@ -186,7 +186,11 @@ def decided(results: Sequence[GateResult]) -> tuple[Decision, str, str]:
     through = [r for r in results if r.outcome == "passed"]
     told = "; ".join(r.reason for r in through if r.reason)
     by = [r.name for r in through if r.name != PRUNE]
-    return "accepted", by[-1] if by else "", told or "every gate was passed"
+    return (
+        "accepted",
+        by[-1] if by else "",
+        told or f"every gate that ran passed ({len(through)} of {len(results)})",
+    )
 
 
 def unchanged(candidate: Candidate) -> Outcome:
