@@ -41,7 +41,6 @@ from ecdysis_lab.train.one_by_one import NO_FAILURES, OneByOne
 from ecdysis_lab.train.rounds import Trained, summed
 from ecdysis_lab.train.settings import Settings, editor_of
 from ecdysis_lab.train.showing import (
-    AUXILIARY,
     NOTHING_LEFT,
     WITHOUT_EDIT,
     Shown,
@@ -64,7 +63,7 @@ class _Evidence:
     @property
     def auxiliary(self) -> bool:
         """Whether it is all seen on one task only."""
-        return self.subset.origin == AUXILIARY
+        return self.subset.auxiliary
 
 
 class Trainer:
@@ -200,7 +199,9 @@ class Trainer:
             rejected=self._rejected(round),
             max_tokens=self.settings.context_tokens,
         )
-        return opened(made, found.patterns) if found.auxiliary else made
+        if not found.auxiliary:
+            return made
+        return opened(made, found.patterns, again=self.arm_run.reruns)
 
     def _reviewer(self, round: Round) -> Reviewer:
         return Reviewer(

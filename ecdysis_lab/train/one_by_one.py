@@ -247,7 +247,7 @@ class OneByOne:
             contract=contract(),
             max_tokens=s.settings.context_tokens,
         )
-        return replace(made, recurring=frozenset({0}))  # here one failure is enough
+        return replace(made, recurring=frozenset({0}), task_of={})  # here one failure is enough
 
 
 def _by_pair(trajectories: Iterable[Trajectory]) -> Latest:
