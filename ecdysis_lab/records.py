@@ -390,6 +390,7 @@ class Subset:
     coverage : coverage in [0, 1] after each pick.
     random_band : per pick (5th percentile, median, 95th percentile) of random subsets.
     origin : ``"automatic"``, ``"person"``, ``"all"`` or ``"random"``.
+    auxiliary : whether nothing of a recurring pattern was left to pick from.
     """
 
     picks: tuple[Pick, ...]
@@ -398,6 +399,7 @@ class Subset:
     coverage: tuple[float, ...] = ()
     random_band: tuple[tuple[float, float, float], ...] = ()
     origin: str = "automatic"
+    auxiliary: bool = False
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -48,6 +48,7 @@ class Context:
     references : valid evidence references, short trial key -> number of steps.
     recurring : ids of the recurring patterns.
     pattern_of : short trial key -> pattern id (-1 for noise).
+    task_of : short key of a trial that is shown -> label of its task; empty where one task is evidence enough.
     left_out : sentences about what did not fit.
     files : the same evidence for editors, ``EVIDENCE.md``, ``POLICY.md`` and ``TOOLS.md``.
     """
@@ -56,6 +57,7 @@ class Context:
     references: dict[str, int]
     recurring: frozenset[int]
     pattern_of: dict[str, int]
+    task_of: Mapping[str, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
 
@@ -106,6 +108,7 @@ def build_context(
         references={short(f.key): len(f.trajectory.messages) for f in order},
         recurring=frozenset(p.id for p in patterns.recurring),
         pattern_of={short(f.key): patterns.label(f.key) for f in failures},
+        task_of={short(f.key): labels[f.task_id] for f in order},
         left_out=tuple(left_out),
         files={
             EVIDENCE_FILE: "\n\n".join([table, tried, acts, evidence]) + "\n",

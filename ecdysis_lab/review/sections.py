@@ -118,9 +118,15 @@ def _decided(record: RoundRecord) -> str:
 
 
 def _gates(record: RoundRecord) -> list[str]:
-    """The figures of every gate that ran on the last candidate; of a list (of trials, of acts) its length."""
+    """The figures of every gate that the last candidate met, and before it the one that it was pruned from.
+
+    Of a list (of trials, of acts) its length is told.
+    """
+    last = record.candidates[-1:]
+    if any("pruned_from" in gate.numbers for judged in last for gate in judged.gates):
+        last = record.candidates[-2:]
     lines = []
-    for gate in record.candidates[-1].gates if record.candidates else ():
+    for gate in (gate for judged in last for gate in judged.gates):
         figures = {k: len(v) if isinstance(v, (list, tuple, dict)) else v for k, v in gate.numbers.items()}
         if figures:
             lines.append(f"  - gate {gate.name} {gate.outcome}: {clean(json.dumps(figures, sort_keys=True))}")

@@ -236,6 +236,9 @@ def _usable(change: ChangeModel, context: Context) -> tuple[Change | None, str]:
         return None, "none of its evidence exists"
     if not any(context.pattern_of.get(t) in context.recurring for t, _ in real):
         return None, "its evidence is auxiliary only (no recurring pattern)"
+    cited, shown = _tasks(real, context)
+    if len(cited) == 1 < len(shown):
+        return None, f"its evidence is all of task {cited.pop()}, though {len(shown)} tasks show its pattern"
     plain = change.guard is None or (isinstance(change.guard, dict) and _plain(change.guard))
     made = Change(
         layer=change.layer,
@@ -251,6 +254,13 @@ def _usable(change: ChangeModel, context: Context) -> tuple[Change | None, str]:
         made,
         "" if plain else "its guard is left out: values must be texts, numbers, or lists or objects of them",
     )
+
+
+def _tasks(real: list[tuple[str, int]], context: Context) -> tuple[set[str], set[str]]:
+    """Labels of the tasks that a change cites, and of those that are shown of the recurring patterns that it cites."""
+    patterns = {context.pattern_of.get(trial) for trial, _ in real} & context.recurring
+    cited = {context.task_of[trial] for trial, _ in real if trial in context.task_of}
+    return cited, {task for trial, task in context.task_of.items() if context.pattern_of[trial] in patterns}
 
 
 def _plain(guard: dict[str, Any]) -> bool:

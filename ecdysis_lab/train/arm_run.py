@@ -32,6 +32,8 @@ class ArmRun:
     tasks : to train on; None draws them from the training split.
     """
 
+    reruns = True  # whether trials can be run; else what others left is all there is
+
     def __init__(
         self,
         settings: Settings,

@@ -2,6 +2,9 @@
 
 A new gate is a function from :class:`ecdysis_lab.train.judging.Judging` to a result, and a row in ``GATES``; the order
 stands nowhere else. What ran is recorded with its numbers, and readers go by that record.
+
+DESIGN 10 names confirmation before pruning. Here pruning comes first: each of its steps picks by the trials that it
+looks at, so the harness that goes into force has to be the one that rises again on fresh seeds.
 """
 
 from __future__ import annotations
@@ -239,8 +242,8 @@ GATES: list[Gate] = [
     Gate("coverage", "the same pairs scored on both sides", coverage, paid=True),
     Gate("probe", "no hook breaks in a trial", live, paid=True),
     Gate("improvement", "the summed training score rises strictly", improvement, paid=True),
-    Gate("confirm", "it rises again on seeds that no round has seen", confirm, paid=True),
     Gate(PRUNE, "each of its changes adds something", prune, paid=True),
+    Gate("confirm", "it rises again on seeds that no round has seen", confirm, paid=True),
 ]
 """In the order in which they run."""
 

@@ -147,13 +147,14 @@ class Judge:
         """The candidate before gates, by default those of the arm."""
         judging = self._judging(round, current, candidate, before)
         asked = self.arm_run.runnable(self.gates if gates is None else gates)
+        whole = candidate.hash
         results, retry = run_gates(judging, asked)
         decision, gate, reason = decided(results)
         for trajectory in judging.reused if decision == "accepted" else ():
             self.arm_run.store.put(trajectory)
         candidate = judging.candidate
         return Outcome(
-            candidate, decision, gate, reason, (Judged(candidate.hash, results),), judging.comparison,
+            candidate, decision, gate, reason, judged_of(results, whole, candidate.hash), judging.comparison,
             usage=candidate.usage, retry=retry, trials=judging.after,
         )  # fmt: skip
 
@@ -175,8 +176,21 @@ class Judge:
         fresh = [s.settings.fresh_seeds(first + repeat) for repeat in range(repeats)]
         return Judging(
             candidate, current, before, s.bench, trials, fresh_seeds=fresh, reuse=s.settings.reuse,
-            pruned=round.candidate_path(PRUNED),
+            pruned=round.candidate_path(PRUNED), by_replay=not s.settings.model.startswith("sim/"),
         )  # fmt: skip
+
+
+def judged_of(results: Sequence[GateResult], whole: str, last: str) -> tuple[Judged, ...]:
+    """Which gates met which candidate: from pruning on it is the pruned one, where something was left out.
+
+    Parameters
+    ----------
+    results : of all gates that ran. whole, last : hashes of the candidate before the first gate and after the last one.
+    """
+    if whole == last:
+        return (Judged(whole, tuple(results)),)
+    at = [r.name for r in results].index(PRUNE)
+    return Judged(whole, tuple(results[:at])), Judged(last, tuple(results[at:]))
 
 
 def decided(results: Sequence[GateResult]) -> tuple[Decision, str, str]:
@@ -186,7 +200,11 @@ def decided(results: Sequence[GateResult]) -> tuple[Decision, str, str]:
     through = [r for r in results if r.outcome == "passed"]
     told = "; ".join(r.reason for r in through if r.reason)
     by = [r.name for r in through if r.name != PRUNE]
-    return "accepted", by[-1] if by else "", told or "every gate was passed"
+    return (
+        "accepted",
+        by[-1] if by else "",
+        told or f"every gate that ran passed ({len(through)} of {len(results)})",
+    )
 
 
 def unchanged(candidate: Candidate) -> Outcome:

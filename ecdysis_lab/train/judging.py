@@ -116,6 +116,7 @@ class Judging:
     fresh_seeds : one tuple a repeat of the confirmation; empty for none.
     reuse : take over results of tasks whose replay shows the model nothing new.
     pruned : folder for the candidate without what adds nothing; None where nothing is to be left out.
+    by_replay : leave out only what no replay shows the model, since a rerun of noisy trials is luck.
     """
 
     def __init__(
@@ -129,9 +130,11 @@ class Judging:
         fresh_seeds: Sequence[Sequence[int]] = (),
         reuse: bool = True,
         pruned: Path | None = None,
+        by_replay: bool = False,
     ) -> None:
         self.candidate, self.parent, self.before = candidate, parent, before
         self.bench, self.fresh_seeds, self.reuse, self.pruned = bench, fresh_seeds, reuse, pruned
+        self.by_replay = by_replay
         self._trials, self.trial_seconds = trials, 0.0
         self.reused: list[Trajectory] = []
 

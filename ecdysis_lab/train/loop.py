@@ -13,7 +13,7 @@ from typing import Any
 from ecdysis_lab.failures.cards import find_failures
 from ecdysis_lab.failures.embedding import embedder
 from ecdysis_lab.failures.patterns import find_patterns
-from ecdysis_lab.harness import SHIPPED, load_harness
+from ecdysis_lab.harness import load_harness
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.models import hand
 from ecdysis_lab.records import (
@@ -29,6 +29,7 @@ from ecdysis_lab.records import (
 from ecdysis_lab.review import editors
 from ecdysis_lab.review.context import Context, build_context
 from ecdysis_lab.review.debate import Reviewer
+from ecdysis_lab.review.editors.staging import contract
 from ecdysis_lab.review.evidence import short
 from ecdysis_lab.review.sections import proposals
 from ecdysis_lab.store import Round, Run, Store
@@ -40,7 +41,6 @@ from ecdysis_lab.train.one_by_one import NO_FAILURES, OneByOne
 from ecdysis_lab.train.rounds import Trained, summed
 from ecdysis_lab.train.settings import Settings, editor_of
 from ecdysis_lab.train.showing import (
-    AUXILIARY,
     NOTHING_LEFT,
     WITHOUT_EDIT,
     Shown,
@@ -63,7 +63,7 @@ class _Evidence:
     @property
     def auxiliary(self) -> bool:
         """Whether it is all seen on one task only."""
-        return self.subset.origin == AUXILIARY
+        return self.subset.auxiliary
 
 
 class Trainer:
@@ -90,7 +90,9 @@ class Trainer:
         self.arm_run = arm_run(s, arm, run, store, **shared)
         base = s.params(s.review_model).api_base
         name = editor_of(s, run.config)
-        self.editor = editors.for_run(name, s.review_model, base, self.arm_run.budget, s.context_tokens)
+        self.editor = editors.for_run(
+            name, s.review_model, base, self.arm_run.budget, s.context_tokens, s.review_params
+        )
         self.judge = Judge(self.arm_run, self.editor, gates_of(self.arm))
 
     def train(self) -> Trained:
@@ -193,11 +195,13 @@ class Trainer:
             [t for t in before if t.success],
             current,
             self.arm_run.bench,
-            contract=(SHIPPED / "README.md").read_text(encoding="utf-8"),
+            contract=contract(),
             rejected=self._rejected(round),
             max_tokens=self.settings.context_tokens,
         )
-        return opened(made, found.patterns) if found.auxiliary else made
+        if not found.auxiliary:
+            return made
+        return opened(made, found.patterns, again=self.arm_run.reruns)
 
     def _reviewer(self, round: Round) -> Reviewer:
         return Reviewer(

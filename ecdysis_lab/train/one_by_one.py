@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ecdysis_lab.harness import SHIPPED, load_harness
+from ecdysis_lab.harness import load_harness
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.records import (
     Decision,
@@ -35,6 +35,7 @@ from ecdysis_lab.records import (
 )
 from ecdysis_lab.review.context import Context, build_context
 from ecdysis_lab.review.debate import Reviewer
+from ecdysis_lab.review.editors.staging import contract
 from ecdysis_lab.store import Round
 from ecdysis_lab.train.arm_run import ArmRun
 from ecdysis_lab.train.judge import Judge, Outcome
@@ -243,10 +244,10 @@ class OneByOne:
             [],
             current,
             s.bench,
-            contract=(SHIPPED / "README.md").read_text(encoding="utf-8"),
+            contract=contract(),
             max_tokens=s.settings.context_tokens,
         )
-        return replace(made, recurring=frozenset({0}))  # here one failure is enough
+        return replace(made, recurring=frozenset({0}), task_of={})  # here one failure is enough
 
 
 def _by_pair(trajectories: Iterable[Trajectory]) -> Latest:

@@ -1,8 +1,8 @@
 """What a run will take and what it can show, before its first call: the smallest gain, calls, tokens, cost by arm.
 
-Counts are those of a run whose every round edits once, reruns every training trial and reuses none; the reruns of
-pruning come on top. What a trial takes is the mean of earlier trials of the same benchmark and model where the store
-has any, else a typical figure; which of the two is said. A price that nobody knows stays unknown.
+Counts are those of a run whose every round edits once, reruns every training trial and reuses none; what is not counted
+is said. What a trial takes is the mean of earlier trials of the same benchmark, model and user where the store has any,
+else a typical figure; which of the two is said. A price that nobody knows stays unknown.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
+from ecdysis_lab.benchmarks import load_benchmark
 from ecdysis_lab.records import Usage
 from ecdysis_lab.review.editors import chosen, price_of
 from ecdysis_lab.store import Store
@@ -23,6 +24,10 @@ SIGNIFICANT = 0.05
 ROLES = 3  # that speak in each round of a debate; the Moderator closes it
 ALONE_TOKENS = 15_000  # of a call about a single failure: contract, one transcript, tools, policy, harness
 ANSWER_TOKENS = 1_500  # of a review turn or an edit
+USER_SHARE = 0.2  # of a typical trial's tokens, where a model plays the user
+NOT_COUNTED = (
+    "the editor's second call, the turns that a debate reads again as it grows, the reruns of pruning"
+)
 COUNTS = (
     "training_trials",
     "test_trials",
@@ -63,7 +68,7 @@ TYPICAL = Trials(
 
 
 def plan(settings: Settings, store: Store) -> dict[str, Any]:
-    """Smallest detectable gains, and a row of expected counts for each arm.
+    """Smallest detectable gains, and a row of expected counts for each arm, A/A evaluation and paired trials included.
 
     Parameters
     ----------
@@ -71,8 +76,9 @@ def plan(settings: Settings, store: Store) -> dict[str, Any]:
 
     Returns
     -------
-    ``{"smallest_gain": {"train", "test"}, "arms": [row, ...], "total": row, "basis": [sentence, ...]}``; a row has
-    the keys ``COUNTS``, and a gain those of :func:`smallest_gain`.
+    ``{"smallest_gain": {"train", "test"}, "arms": [row, ...], "others": [row, ...], "total": row, "basis":
+    [sentence, ...]}``; a row has the keys ``arm`` (in ``others``: the setting that asks for it) and ``COUNTS``, and a
+    gain those of :func:`smallest_gain`.
     """
     known = {model: trials_of_model(settings, store, model) for model in settings.models}
     rows, started = [], False
@@ -80,13 +86,15 @@ def plan(settings: Settings, store: Store) -> dict[str, Any]:
         arm = ARMS[name]
         rows.append({"arm": name, **_row(settings, arm, known, start=arm.trains and not started)})
         started = started or arm.trains
+    others = _others(settings, known, started=started)
     return {
         "smallest_gain": {
             "train": smallest_gain(settings.train_tasks, settings.trials),
             "test": smallest_gain(settings.test_tasks, settings.trials),
         },
         "arms": rows,
-        "total": {name: _sum(row[name] for row in rows) for name in COUNTS},
+        "others": others,
+        "total": {name: _sum(row[name] for row in [*rows, *others]) for name in COUNTS},
         "basis": [f"{model}: {trials.about}" for model, trials in known.items()],
     }
 
@@ -111,10 +119,10 @@ def smallest_gain(tasks: int, trials: int) -> dict[str, Any]:
 def trials_of_model(settings: Settings, store: Store, model: str) -> Trials:
     """What a trial of a model takes, by its earlier trials on this benchmark."""
     earlier = store.trajectories(benchmark=settings.benchmark, model=model, status="scored")
-    found = [t for t in earlier if not t.reused_from]
+    user = settings.user_model if load_benchmark(settings.benchmark).user == "model" else ""
+    found = [t for t in earlier if not t.reused_from and t.trial.user_model == user]
     if not found:
-        cost = _cost(model, TYPICAL.prompt_tokens, TYPICAL.completion_tokens)
-        return replace(TYPICAL, cost_usd=cost)
+        return replace(TYPICAL, cost_usd=_typical_cost(model, user))
     usages = [sum(t.usage.values(), Usage()) for t in found]
     costs = [u.cost_usd for u in usages if u.cost_usd is not None]
     return Trials(
@@ -125,6 +133,44 @@ def trials_of_model(settings: Settings, store: Store, model: str) -> Trials:
         failing=fmean(not t.success for t in found),
         about=f"the mean of {len(found)} earlier trials on {settings.benchmark}",
     )
+
+
+def _typical_cost(model: str, user: str) -> float | None:
+    """Of a typical trial, agent and user each at its own price."""
+    share = USER_SHARE if user else 0.0
+    parts = ((model, 1 - share), (user, share)) if user else ((model, 1.0),)
+    return _sum(
+        _cost(name, part * TYPICAL.prompt_tokens, part * TYPICAL.completion_tokens) for name, part in parts
+    )
+
+
+def _others(settings: Settings, known: Mapping[str, Trials], *, started: bool) -> list[dict[str, Any]]:
+    """Trials of the start harness that belong to no arm: A/A evaluation, and those that pair the other models.
+
+    Parameters
+    ----------
+    settings, known : of the run. started : whether an arm has run the start harness with the training model.
+    """
+    every, own = settings.train_tasks * settings.trials, known[settings.model]
+    paired = [m for m in settings.models if not (started and m == settings.model)] if settings.paired else []
+    asked = {
+        "noise_floor": [(own, settings.noise_floor * every)] if settings.noise_floor else [],
+        "paired": [(known[model], every) for model in paired],
+    }
+    return [{"arm": name, **_trial_counts(trials)} for name, trials in asked.items() if trials]
+
+
+def _trial_counts(asked: list[tuple[Trials, int]]) -> dict[str, Any]:
+    """Counts of training trials that nobody reviews."""
+    return {
+        "training_trials": sum(n for _, n in asked),
+        "test_trials": 0,
+        "agent_calls": round(sum(n * t.calls for t, n in asked)),
+        "review_calls": 0,
+        "editor_calls": 0,
+        "tokens": round(sum(n * t.tokens for t, n in asked)),
+        "cost_usd": _sum(t.cost_usd if t.cost_usd is None else n * t.cost_usd for t, n in asked),
+    }
 
 
 def _row(settings: Settings, arm: Arm, known: Mapping[str, Trials], *, start: bool) -> dict[str, Any]:
@@ -182,10 +228,14 @@ def _ruled(settings: Settings) -> bool:
 
 def _training_trials(settings: Settings, arm: Arm, edits: int) -> int:
     """Reruns of candidates, and of both sides where gains are confirmed."""
-    if arm.edits == "failure" and not arm.rollback:
-        return edits * settings.trials  # each on its own task
+    every = settings.train_tasks * settings.trials
+    if (
+        arm.edits == "failure" and not arm.rollback
+    ):  # each on its own task, which after an edit runs before it too
+        own = 2 * edits - settings.rounds
+        return own * settings.trials + (settings.rounds - 1) * every if edits else 0
     confirmed = 2 * settings.repeats if arm.edits == "round" else 0
-    return settings.rounds * settings.train_tasks * settings.trials * (1 + confirmed) if edits else 0
+    return settings.rounds * every * (1 + confirmed) if edits else 0
 
 
 def _prompt_tokens(settings: Settings, arm: Arm) -> int:
@@ -208,7 +258,10 @@ def lines(found: Mapping[str, Any]) -> list[str]:
     gains = [_gain_line(name, gain) for name, gain in found["smallest_gain"].items()]
     table = [
         ("arm", *COUNTS),
-        *((row["arm"], *map(_cell, COUNTS, (row[c] for c in COUNTS))) for row in found["arms"]),
+        *(
+            (row["arm"], *map(_cell, COUNTS, (row[c] for c in COUNTS)))
+            for row in [*found["arms"], *found["others"]]
+        ),
     ]
     table.append(("total", *(_cell(c, found["total"][c]) for c in COUNTS)))
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -218,7 +271,7 @@ def lines(found: Mapping[str, Any]) -> list[str]:
         )
         for row in table
     ]
-    said = "expected where every round edits once and no rerun is saved; pruning's reruns come on top. Trials as in"
+    said = f"expected where every round edits once and no rerun is saved; not counted: {NOT_COUNTED}. Trials as in"
     return [*gains, *shown, f"{said} {'; '.join(found['basis'])}"]
 
 

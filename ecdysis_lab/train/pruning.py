@@ -1,8 +1,11 @@
 """Leaving changes out: which parts of a candidate's diff add nothing, and what each of the others gains and costs.
 
 A change is a run of changed lines; a run that only adds is split where a paragraph begins at the left margin, so that
-one rule, one function or one import is one change. A harness without it that breaks the static policy or the probe
-shows that the change cannot be left out alone.
+one rule, one function or one import is one change. A harness without it that breaks the static policy or the probe,
+or that refuses or changes an act of a passing trial, shows that the change cannot be left out alone.
+
+Where trials are noisy, the best of several reruns is the luckiest one. There a change goes only when no byte that the
+model is shown depends on it, which a replay tells without a trial.
 """
 
 from __future__ import annotations
@@ -135,10 +138,13 @@ class Pruning:
             self.trials,
             self.judging.bench,
             lambda *asked: self.judging.run(*asked),
-            reuse=self.judging.reuse,
+            reuse=self.judging.reuse or self.judging.by_replay,
         )
+        if self.judging.by_replay and step.changed:
+            self.kept[i] = {"tasks": len(step.changed)}
+            return True
         found = step.rerun.comparison
-        if found.whole and found.after >= found.before:
+        if found.whole and found.after >= found.before and not any(t.faults for t in step.rerun.after):
             self.left_out.add(i)
             self.harness, self.trials = harness, list(step.rerun.after)
         else:
@@ -146,7 +152,7 @@ class Pruning:
         return True
 
     def _numbers(self, rerun: Rerun) -> dict[str, Any]:
-        """What a change does, from trials with it (before) and without it (after)."""
+        """What a change does, from trials with it (before) and without it (after); ``faults`` are of the latter."""
         found = rerun.comparison
         shown = [
             sum(t.harness_tokens for t in trials) / max(len(trials), 1)
@@ -158,6 +164,7 @@ class Pruning:
             "gain": found.before - found.after,
             "lost": len(found.gained),
             "refused_legal": len(acts),
+            "faults": sum(bool(t.faults) for t in rerun.after),
             "tokens": round(shown[0] - shown[1]),
         }
 
@@ -169,7 +176,12 @@ class Pruning:
         harness = load_harness(folder)
         task = self.judging.before[0].trial.task_id
         sound = not static_problems(harness) and probe(harness, self.judging.bench, task) is None
-        return harness if sound else None
+        return harness if sound and self._lawful(harness) else None
+
+    def _lawful(self, harness: Harness) -> bool:
+        """Whether no hook breaks in a replay of a passing trial, and none of its acts is refused or changed."""
+        replays = (replay(t, harness, self.judging.bench) for t in self.judging.before if t.success)
+        return not any(r.differences or r.faults for r in replays)
 
     def settle(self, out: Path) -> None:
         """Judge the pruned candidate from now on, in the folder ``out``."""

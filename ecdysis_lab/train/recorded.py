@@ -26,6 +26,8 @@ class Recorded(ArmRun):
     trials : what training has to see, in order.
     """
 
+    reruns = False
+
     def __init__(
         self,
         settings: Settings,

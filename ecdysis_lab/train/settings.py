@@ -121,14 +121,14 @@ class Settings(BaseModel):
     api_base: str = Field(
         "", description="URL of an OpenAI-compatible server for models that are not simulated"
     )
-    temperature: Number = Field(0.0, ge=0, description="of models that are not simulated")
+    temperature: Number = Field(0.0, ge=0, description="of agent and user models that are not simulated")
     timeout_seconds: Number = Field(
         120.0, ge=1, description="wall clock of one model call; a model on a CPU may need more"
     )
     review_timeout_seconds: Number = Field(
         600.0,
         ge=1,
-        description="wall clock of one call of a review role",
+        description="wall clock of one call of a review role, and of the editor litellm",
     )
     threshold: Number = Field(
         1.0, gt=0, le=1, description="failure_threshold λ: a score below it is a failure"
@@ -180,9 +180,11 @@ class Settings(BaseModel):
             raise ValueError(
                 "noise_floor: one evaluation has nothing to be compared with; give 0, or 2 and more"
             )
-        if max(self.repeats, self.noise_floor) * self.trials > FRESH_ROOM:
+        seeds = (self.rounds * self.repeats_room + self.noise_floor) * self.trials
+        if seeds > FRESH_ROOM:
             raise ValueError(
-                f"confirm, noise_floor: times trials must be at most {FRESH_ROOM}, which is the room for seeds"
+                "rounds, confirm, noise_floor, trials: (rounds x confirm, at least 1, + noise_floor) x trials must be "
+                f"at most {FRESH_ROOM}, the room for fresh seeds, got {seeds}"
             )
         return self
 
@@ -271,8 +273,9 @@ class Settings(BaseModel):
 
     @property
     def review_params(self) -> ModelParams:
-        """How a review role is asked: with a time limit of its own."""
-        return replace(self.params(self.review_model), timeout_seconds=self.review_timeout_seconds)
+        """How a review role and the editor are asked: at temperature 0, with a time limit of their own."""
+        own = self.params(self.review_model)
+        return replace(own, temperature=0.0, timeout_seconds=self.review_timeout_seconds)
 
     def harness(self, name: str) -> Harness:
         """A harness by name, see :func:`harness_of`."""

@@ -14,12 +14,12 @@ from ecdysis_lab.records import Failure, Patterns, Subset
 from ecdysis_lab.review.context import Context
 from ecdysis_lab.store import Round
 
-AUXILIARY = "auxiliary"  # origin of a subset without a recurring pattern
 NOTHING_LEFT = "nothing is left to show: every failure was shown with this harness, and led to no edit"
 WITHOUT_EDIT = ("no_spec", "no_change")
-NOTE = """# This round
-Every failure of a recurring pattern was shown before, and led to no edit. What is left was seen on one task only.
-In this round a change may rest on evidence of a single task; an edit has to raise the score again on fresh seeds."""
+SHOWN_ALL = "Every failure of a recurring pattern was shown before, and led to no edit. What is left was seen"
+NONE_RECURS = "No pattern recurs. What fails was seen"
+SINGLE = "on one task only.\nIn this round a change may rest on evidence of a single task"
+AGAIN = "; an edit has to raise the score again on fresh seeds"
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,7 @@ class Shown:
 
 def is_auxiliary(round: Round) -> bool:
     """Whether a round shows what is seen on one task only."""
-    subset = round.subset
-    return subset is not None and subset.origin == AUXILIARY
+    return round.subset is not None and round.subset.auxiliary
 
 
 def shown_before(rounds: Sequence[Round], harness: str) -> list[Shown]:
@@ -90,10 +89,17 @@ def choose(
             if how != "quarter":
                 # A pick belongs to the first round's failures; where none of it fails later on, the quarter does.
                 subset = from_file(how, left, subset if n > 1 else None)
-    return replace(subset, origin=AUXILIARY) if auxiliary else subset
+    return replace(subset, auxiliary=auxiliary)
 
 
-def opened(context: Context, patterns: Patterns) -> Context:
-    """The context of an auxiliary round: it says so, and evidence of a single task counts."""
+def opened(context: Context, patterns: Patterns, *, again: bool) -> Context:
+    """The context of an auxiliary round: it says so, and evidence of a single task counts.
+
+    Parameters
+    ----------
+    context, patterns : of the round. again : whether trials can be run on fresh seeds, which an edit then has to pass.
+    """
     every = frozenset(p.id for p in patterns.patterns) | {-1}
-    return replace(context, text=f"{NOTE}\n\n{context.text}", recurring=every)
+    why = SHOWN_ALL if patterns.recurring else NONE_RECURS
+    note = f"# This round\n{why} {SINGLE}{AGAIN if again else ''}."
+    return replace(context, text=f"{note}\n\n{context.text}", recurring=every, task_of={})

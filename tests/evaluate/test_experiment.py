@@ -392,7 +392,12 @@ def test_parts_that_exist_pass() -> None:
         ({"threshold": 7}, "threshold: must be at most 1, got 7"),
         ({"threshold": 0}, "threshold: must be more than 0, got 0"),
         ({"trials": 101}, "trials: must be at most 100"),
-        ({"confirm": 200}, "confirm, noise_floor: times trials must be at most 400"),
+        (
+            {"confirm": 200},
+            "rounds, confirm, noise_floor, trials: (rounds x confirm, at least 1, + noise_floor) x trials",
+        ),
+        ({"rounds": 5, "trials": 100}, "at most 400, the room for fresh seeds, got 500"),
+        ({"rounds": 100, "noise_floor": 34}, "at most 400, the room for fresh seeds, got 402"),
         ({"max_seconds": float("nan")}, "max_seconds: must be at least 0, got nan"),
         ({"reuse": "perhaps"}, "reuse: must be true or false, got 'perhaps'"),
         ({"max_usd": "much"}, "max_usd: must be a number, got 'much'"),

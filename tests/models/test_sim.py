@@ -22,7 +22,10 @@ from ecdysis_lab.harness.rollout import Setup, run_trial
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.models import PermanentError, complete
 from ecdysis_lab.models.sim import PROFILES, provider, user
+from ecdysis_lab.models.sim.evidence import Event, Evidence, Excerpt
+from ecdysis_lab.models.sim.findings import find
 from ecdysis_lab.models.sim.profiles import Profile
+from ecdysis_lab.models.sim.reviewer import object_to
 from ecdysis_lab.models.sim.scene import BLUNDER, Slip, possible
 from ecdysis_lab.records import Patterns, Pick, Subset, Task, Trajectory, to_json
 from ecdysis_lab.review.context import build_context
@@ -548,3 +551,23 @@ def test_the_user_speaks_from_the_scenario() -> None:
     assert reply("Hi!", opening, "Is there anything else?") == "No, that is all. Thank you. ###STOP###"
     assert reply("Hi!", opening, "YOU ARE BEING TRANSFERRED TO A HUMAN AGENT.") == "###TRANSFER###"
     assert reply(*(["Noted.", "So?"] * user.PATIENCE_TURNS), "Noted.").endswith("###STOP###")
+
+
+def test_the_reviewer_cites_two_tasks_where_it_can_and_proposes_nothing_of_one_where_two_are_shown() -> None:
+    """Six trials of T1 claim work that they did not do, then one of T2; the loop is on T1 only."""
+    tool = Event(1, "call", "pay", "{}")
+    yes, claim = (
+        Event(1, "user", "", "Yes, please do."),
+        Event(2, "assistant", "", "Your booking is cancelled."),
+    )
+    several = tuple(Excerpt(f"{n:08x}", 0, "T2" if n == 6 else "T1", (), (yes, claim)) for n in range(7))
+    looped = Excerpt("0000000f", 0, "T1", (), (tool, tool, tool))
+    kinds = {"pay": "write"}
+    seen = Evidence((*several, looped), {}, kinds, (), "", frozenset({0}), arguments={"pay": ()})
+    by_kind = {f.guard["kind"]: f for f in find(seen)}
+    assert by_kind["unfinished_work"].evidence[:2] == ("00000000#2", "00000006#2")
+    assert object_to(by_kind["unfinished_work"], seen) == ""
+    assert "though several show its pattern" in object_to(by_kind["repeat_breaker"], seen)
+    alone = replace(seen, excerpts=(looped,))
+    assert object_to(by_kind["repeat_breaker"], alone) == ""
+    assert object_to(by_kind["repeat_breaker"], replace(seen, auxiliary=True)) == ""

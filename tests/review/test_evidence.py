@@ -243,6 +243,17 @@ def test_earlier_proposals_are_told_with_the_numbers_of_every_gate() -> None:
     assert "9#1" not in told, "a task id"
 
 
+def test_what_was_pruned_is_told_with_the_gates_of_the_whole() -> None:
+    earlier, pruned = Judged("b", (GateResult("leak", "rejected", "", {"facts": 1}),)), (
+        GateResult("prune", "passed", "", {"pruned_from": "c"}),
+        GateResult("confirm", "rejected", "", {"after": 2.0}),
+    )  # fmt: skip
+    whole = record()
+    made = replace(whole, candidates=(earlier, *whole.candidates, Judged("d", pruned)))
+    (told,) = proposals([(made, Spec((), ()), "diff")])
+    assert re.findall(r"- gate (\w+)", told) == ["legal", "improvement", "prune", "confirm"]
+
+
 def test_a_proposal_without_changes_is_told_by_its_diff() -> None:
     (told,) = proposals([(record(), Spec((), ()), "+++ actions.py\n# Policy")])
     assert told.splitlines()[-2:] == ["  - diff: +++ actions.py", "    # Policy"]

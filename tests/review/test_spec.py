@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -157,6 +158,26 @@ def test_what_falls_is_recorded_with_its_reason() -> None:
     assert reasons["an act of one task"] == "its evidence is auxiliary only (no recurring pattern)"
     assert reasons["invented"] == "none of its evidence exists"
     assert reasons["say the form"].startswith("its guard is left out")
+
+
+def test_a_change_rests_on_two_tasks_where_two_are_shown() -> None:
+    """P0 is shown on T1 and T2; what cites T1 alone falls, unless nothing else is shown or one task is enough."""
+    other = "0123ffff"
+    shown = replace(
+        CONTEXT, references={**CONTEXT.references, other: 4}, pattern_of={**CONTEXT.pattern_of, other: 0},
+        task_of={RECURRING: "T1", other: "T2", AUXILIARY: "T3"},
+    )  # fmt: skip
+    one, two = change(what="of one task"), change(evidence=[f"{RECURRING}#3", f"{other}#1"])
+    spec = parse_spec(json.dumps(answer(one, two)), shown)
+    assert [c.what for c in spec.changes] == ["say the form"]
+    assert spec.dropped == (
+        ("of one task", "its evidence is all of task T1, though 2 tasks show its pattern"),
+    )
+    beside = change(evidence=[f"{RECURRING}#3", f"{AUXILIARY}#1"])
+    assert parse_spec(json.dumps(answer(beside)), shown).changes, "of two tasks, of which one pattern recurs"
+    alone = replace(shown, task_of={RECURRING: "T1", AUXILIARY: "T3"})
+    for context in (alone, replace(shown, task_of={})):
+        assert parse_spec(json.dumps(answer(one)), context).dropped == ()
 
 
 def test_a_flat_guard_is_kept_as_it_is() -> None:

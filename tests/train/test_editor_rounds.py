@@ -149,3 +149,17 @@ def test_the_key_goes_to_the_server_it_is_for_and_to_no_other(monkeypatch: pytes
     assert editors.for_run("opencode", "hosted_vllm/x", base).api_key_env is None
     monkeypatch.delenv("OPENAI_API_KEY")
     assert editors.for_run("opencode", "openai/x", base).api_key_env is None
+
+
+def test_reviewers_and_the_editor_are_asked_at_temperature_zero_and_with_their_own_limit(
+    tmp_path: Path,
+) -> None:
+    made = configure(
+        model="openai/x", review_model="openai/x", editor="litellm", api_base="http://127.0.0.1:9/v1",
+        temperature=0.7, timeout_seconds=30, review_timeout_seconds=1234,
+    )  # fmt: skip
+    trainer = Trainer(made, "ecdysis", Run.open(tmp_path, "run", made.model_dump()), Store(tmp_path))
+    asked = trainer.editor.params  # type: ignore[attr-defined]
+    for params in (made.review_params, asked):
+        assert (params.temperature, params.timeout_seconds, params.api_base) == (0.0, 1234, made.api_base)
+    assert made.params("openai/x").temperature == 0.7

@@ -22,6 +22,7 @@ from ecdysis_lab.records import Candidate, GateResult, Intervention, LabError, T
 from ecdysis_lab.review.editors.rules import RulesEditor
 from ecdysis_lab.train import gates
 from ecdysis_lab.train.arms import ARMS
+from ecdysis_lab.train.judge import decided
 from ecdysis_lab.train.judging import Judging, Rerun, compare
 
 HOOKS = "from ecdysis_lab.hooks import Allow, Refuse, Rewrite\n\n\n"
@@ -525,3 +526,8 @@ def test_growth_over_thirty_per_cent_is_warned_of(tmp_path: Path) -> None:
 
 def test_growth_from_nothing_has_no_measure(tmp_path: Path) -> None:
     assert gates.growth_notes(load_harness("empty"), folder(tmp_path / "a", skills=lines(500))) == ()
+
+
+def test_an_acceptance_does_not_claim_gates_that_were_skipped() -> None:
+    through, left = GateResult("static", "passed"), GateResult("improvement", "skipped", "not run")
+    assert decided([through, through, left]) == ("accepted", "static", "every gate that ran passed (2 of 3)")

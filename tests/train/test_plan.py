@@ -38,7 +38,8 @@ def test_without_earlier_trials_a_typical_one_counts_and_says_so(tmp_path: Path)
         "arm": "self-evolution", "training_trials": 80, "test_trials": 10, "agent_calls": 90 * 12, "review_calls": 30,
         "editor_calls": 30, "tokens": 90 * per_trial + 30 * (15_000 + answer), "cost_usd": 0.0,
     }  # fmt: skip
-    assert rows["self-evolution-verified"]["training_trials"] == 30 * 2, "each edit reruns its own task"
+    # each edit reruns its own task, all but the first of a round also before it; rounds 2 and 3 begin with all tasks
+    assert rows["self-evolution-verified"]["training_trials"] == 30 * 2 + 27 * 2 + 2 * 20
     assert [rows["ecdysis-no-fdcr"][c] for c in ("training_trials", "review_calls", "editor_calls")] == [
         60,
         6,
@@ -80,6 +81,33 @@ def test_earlier_trials_are_what_is_expected(tmp_path: Path) -> None:
     assert row["agent_calls"] == 4 * 90 and row["tokens"] == 90 * 1320 + 45 * 16_500
     assert row["cost_usd"] == pytest.approx(90 * 0.75)
     assert found["basis"] == ["sim/small: the mean of 4 earlier trials on tau2/airline"]
+
+
+def test_trials_of_no_arm_are_counted(tmp_path: Path) -> None:
+    """Three A/A evaluations of 20 trials; of three models, the one that trains has run the start harness already."""
+    models = "sim/small,sim/medium,sim/large"
+    given = SMALL | {"noise_floor": 3, "paired": True, "test_models": models}
+    for arms, paired in (("ecdysis", 40), ("direct", 60)):
+        found = plan.plan(configure(**given, arms=arms), Store(tmp_path))
+        assert [(r["arm"], r["training_trials"]) for r in found["others"]] == [
+            ("noise_floor", 60),
+            ("paired", paired),
+        ]
+        for count in plan.COUNTS:
+            assert found["total"][count] == sum(r[count] for r in [*found["arms"], *found["others"]])
+        text = plan.lines(found)
+        assert any(line.startswith("noise_floor ") for line in text) and plan.NOT_COUNTED in text[-1]
+
+
+def test_a_user_has_its_own_price(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agent at 1 USD a token, user at 10: four and one fifth of 77,000 tokens; no user, no user's price."""
+    prices = {"openai/agent": (1.0, 1.0), "openai/user": (10.0, 10.0)}
+    monkeypatch.setattr(plan, "price_of", prices.get)
+    settings = configure(**SMALL, model="openai/agent", user_model="openai/user")
+    found = plan.trials_of_model(settings, Store(tmp_path), "openai/agent")
+    assert found.cost_usd == pytest.approx(77_000 * (0.8 + 2.0))
+    solo = settings.but(benchmark="tests.toy_benchmark:make", start="empty")
+    assert plan.trials_of_model(solo, Store(tmp_path), "openai/agent").cost_usd == pytest.approx(77_000)
 
 
 def test_the_command_prints_the_plan_and_calls_nobody(

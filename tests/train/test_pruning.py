@@ -14,9 +14,11 @@ pytest.importorskip("tau2")
 from simlab import bench
 
 from ecdysis_lab.harness import copy_harness, load_harness
+from ecdysis_lab.harness.replay import Difference, Replay
 from ecdysis_lab.harness.source import Harness
-from ecdysis_lab.records import Candidate, GateResult, Trajectory, Trial
+from ecdysis_lab.records import Candidate, GateResult, Intervention, Trajectory, Trial
 from ecdysis_lab.train import gates
+from ecdysis_lab.train.judge import judged_of
 from ecdysis_lab.train.judging import Judging
 from ecdysis_lab.train.pruning import pieces_of, without
 
@@ -45,7 +47,10 @@ def trials(text: str, harness: str) -> list[Trajectory]:
     ]  # fmt: skip
 
 
-def pruned(tmp_path: Path, needs_check: bool = False) -> tuple[Judging, GateResult]:
+def pruned(
+    tmp_path: Path, needs_check: bool = False, breaks: str = "", by_replay: bool = False
+) -> tuple[Judging, GateResult]:
+    """The candidate after pruning; without the text ``breaks`` a hook breaks in a trial of task 1."""
     child = tmp_path / "candidate-0"
     copy_harness(load_harness("empty"), child)
     (child / "actions.py").write_text(SOURCE)
@@ -53,13 +58,16 @@ def pruned(tmp_path: Path, needs_check: bool = False) -> tuple[Judging, GateResu
 
     def run(harness: Harness, what: str, ids: set[str], seeds: Sequence[int] | None) -> list[Trajectory]:
         text = harness.files.get("actions.py", "")
-        made = trials(text, harness.hash)
+        made = [t for t in trials(text, harness.hash) if t.trial.task_id in ids]
         broken = needs_check and "def check" not in text
+        faulty = [Intervention(0, "check", "fault", "x", "x")] if breaks and breaks not in text else []
+        made = [replace(t, interventions=tuple(faulty)) if t.trial.task_id == "1" else t for t in made]
         return [replace(t, score=0.0) if broken and t.trial.task_id == "4" else t for t in made]
 
     candidate = Candidate(child, loaded.hash, parent.hash, "diff", "test", "edited")
     before = trials("", parent.hash)
-    made = Judging(candidate, parent, before, bench(), run, reuse=False, pruned=tmp_path / "candidate-2")
+    made = Judging(candidate, parent, before, bench(), run, reuse=False, pruned=tmp_path / "candidate-2",
+                   by_replay=by_replay)  # fmt: skip
     return made, gates.prune(made)
 
 
@@ -91,6 +99,66 @@ def test_what_others_need_is_not_separable(tmp_path: Path) -> None:
     _, result = pruned(tmp_path, needs_check=True)
     assert outcomes(result)["from ecdysis_lab.hooks import Allow"] == "not separable"
     assert outcomes(result)["def check(call, view):"] == "kept"
+
+
+def test_what_breaks_in_a_trial_without_a_change_does_not_go_into_force(tmp_path: Path) -> None:
+    made, result = pruned(tmp_path, breaks="PASSENGER")
+    assert outcomes(result)['PASSENGER = "nothing"'] == "kept"
+    (kept,) = [c for c in result.numbers["changes"] if c["change"].startswith("PASSENGER")]
+    assert (kept["gain"], kept["faults"]) == (0.0, 1)
+    assert "PASSENGER" in made.child.files["actions.py"] and not any(t.faults for t in made.after)
+
+
+@pytest.mark.parametrize("found", ["differences", "faults"])
+def test_what_refuses_a_legal_act_without_a_change_does_not_go_into_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: str
+) -> None:
+    one: Any = {
+        "differences": Difference(3, "refused", "act", "rule", "no"),
+        "faults": Intervention(3, "check", "fault", "x", "x"),
+    }
+
+    def replayed(trajectory: Trajectory, harness: Harness, bench: Any) -> Replay:
+        bad = "PASSENGER" not in harness.files.get("actions.py", "")
+        clean = Replay(trajectory.key, 1, (), False, ())
+        return replace(clean, **{found: (one[found],)}) if bad else clean
+
+    monkeypatch.setattr("ecdysis_lab.train.pruning.replay", replayed)
+    made, result = pruned(tmp_path)
+    assert outcomes(result)['PASSENGER = "nothing"'] == "not separable"
+    assert "PASSENGER" in made.child.files["actions.py"]
+
+
+def test_of_noisy_trials_only_what_no_replay_shows_the_model_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each change but the passenger is seen on task 3; nothing is run again, and no lucky sample is picked."""
+
+    def replayed(trajectory: Trajectory, harness: Harness, bench: Any) -> Replay:
+        text = harness.files.get("actions.py", "")
+        same = all(word in text for word in ("import", "WINS", "check")) or trajectory.trial.task_id != "3"
+        return Replay(trajectory.key, 1, (), same, ())
+
+    monkeypatch.setattr("ecdysis_lab.train.judging.replay", replayed)
+    made, result = pruned(tmp_path, by_replay=True)
+    assert sorted(outcomes(result).values()) == ["kept", "kept", "left out", "not separable"]
+    assert [c.get("tasks") for c in result.numbers["changes"] if c["outcome"] == "kept"] == [1, 1]
+    assert "PASSENGER" not in made.child.files["actions.py"]
+    assert all(t.reused_from and t.trial.harness == made.child.hash for t in made.after)
+
+
+def test_the_whole_candidate_and_the_pruned_one_are_recorded_apart() -> None:
+    results = [GateResult(n, "passed") for n in ("static", "legal", "improvement", gates.PRUNE, "confirm")]
+    whole, last = judged_of(results, "whole", "pruned")
+    assert (whole.candidate, [g.name for g in whole.gates]) == ("whole", ["static", "legal", "improvement"])
+    assert (last.candidate, [g.name for g in last.gates]) == ("pruned", ["prune", "confirm"])
+    (same,) = judged_of(results, "whole", "whole")
+    assert len(same.gates) == 5
+
+
+def test_confirmation_judges_what_pruning_left() -> None:
+    names = [gate.name for gate in gates.GATES]
+    assert names.index(gates.PRUNE) < names.index("confirm")
 
 
 def test_one_change_is_not_left_out(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from trainlab import Lab, settings
 from ecdysis_lab.harness import SHIPPED, copy_harness, diff_harness, load_harness
 from ecdysis_lab.models import complete
 from ecdysis_lab.records import Candidate, Edit, GateResult, LabError, RoundRecord, Spec
+from ecdysis_lab.review.context import Context
 from ecdysis_lab.review.debate import Reviewer
 from ecdysis_lab.review.editors.rules import RulesEditor
 from ecdysis_lab.store import Round, Run, Store
@@ -33,7 +34,7 @@ from ecdysis_lab.train.one_by_one import ALL_HANDED_OVER
 from ecdysis_lab.train.pruning import Pruning
 from ecdysis_lab.train.rounds import Trained, training_block
 from ecdysis_lab.train.settings import Settings
-from ecdysis_lab.train.showing import NOTHING_LEFT, choose
+from ecdysis_lab.train.showing import NOTHING_LEFT, choose, opened
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,7 @@ def test_a_candidate_is_accepted_only_with_a_strict_rise(done: Any) -> None:
     assert any(r.score_after is not None for r in trained.rounds), "some round reaches the rerun"
     for record in trained.rounds:
         rises = record.score_after is not None and record.score_after > record.score_before
-        single = lab.run.round("ecdysis", record.round).subset.origin == "auxiliary"
+        single = lab.run.round("ecdysis", record.round).subset.auxiliary
         passed = record.gate == ("confirm" if single else "improvement")
         assert (record.decision == "accepted") == (rises and passed)
         assert (record.harness == record.candidate) == (record.decision == "accepted")
@@ -109,8 +110,8 @@ def test_one_ledger_line_a_round(done: Any) -> None:
 
 
 def gate(record: RoundRecord, name: str) -> GateResult:
-    """What a gate said last of the last candidate."""
-    return [g for g in record.candidates[-1].gates if g.name == name][-1]
+    """What a gate said last of a candidate of the round."""
+    return [g for judged in record.candidates for g in judged.gates if g.name == name][-1]
 
 
 def test_a_record_holds_every_gate_that_ran(done: Any) -> None:
@@ -177,13 +178,13 @@ def test_an_unchanged_trial_is_taken_over(done: Any) -> None:
     """Of the rerun, only tasks whose replay differs are run; the ledger says how many were reused."""
     lab, trained = done
     for entry in (e for e in lab.run.ledger() if e["gate"] == "improvement"):
-        rerun = len(lab.store.trajectories(harness=entry["candidate"], split="train"))
-        taken = [
-            t for t in lab.store.trajectories(harness=entry["candidate"], split="train") if t.reused_from
-        ]
-        reran = rerun - len(taken)
         record = trained.rounds[entry["round"] - 1]
-        assert reran + gate(record, "improvement").numbers["reused"] == 24
+        whole = next(j.candidate for j in record.candidates if any(g.name == "improvement" for g in j.gates))
+        reran = [t for t in lab.store.trajectories(harness=whole, split="train") if not t.reused_from]
+        assert len(reran) + gate(record, "improvement").numbers["reused"] == 24
+        held = lab.store.trajectories(harness=entry["candidate"], split="train")
+        known = [t for t in held if t.trial.seed in lab.settings.seeds]
+        assert len(known) == 24 or entry["decision"] != "accepted", "its trials are known, pruned or not"
     assert trained.rounds
 
 
@@ -338,7 +339,7 @@ def test_an_edit_that_changes_nothing_ends_the_round_and_what_is_left_is_shown_n
     ]
     recurring = {key for p in lab.run.round("ecdysis", 1).patterns.recurring for key in p.members}
     every = {f.key for f in lab.run.round("ecdysis", 1).failures}
-    assert lab.run.round("ecdysis", 2).subset.origin == "auxiliary"
+    assert lab.run.round("ecdysis", 2).subset.auxiliary
     assert set(lab.run.round("ecdysis", 2).shown) == every - recurring != set()
     assert "may rest on evidence of a single task" in lab.run.round("ecdysis", 2).context
     assert training_block(lab.run, lab.store, "ecdysis")["left"] == {"rounds": 2}
@@ -524,6 +525,36 @@ def test_a_persons_pick_is_what_the_review_reads(done: Any, tmp_path: Path) -> N
     assert record.subset == 2
     saved = mine.run.round("ecdysis-quarter", 1).subset
     assert (saved.keys, saved.origin) == (picked, "person")
+
+
+@pytest.mark.parametrize("recurs", [True, False])
+@pytest.mark.parametrize("again", [True, False])
+def test_a_round_of_single_tasks_says_why_and_what_an_edit_has_to_pass(
+    done: Any, recurs: bool, again: bool
+) -> None:
+    patterns = done[0].run.round("ecdysis", 1).patterns
+    assert patterns.recurring
+    if not recurs:
+        patterns = replace(patterns, patterns=())
+    made = opened(Context("# Setting", {}, frozenset(), {}, {"a": "T1"}), patterns, again=again)
+    note = made.text.partition("\n\n")[0]
+    assert ("was shown before" in note) is recurs and ("No pattern recurs." in note) is not recurs
+    assert ("fresh seeds" in note) is again and note.endswith(".")
+    assert made.task_of == {}
+
+
+def test_a_persons_pick_is_theirs_where_no_pattern_recurs(done: Any, tmp_path: Path) -> None:
+    known = done[0].run.round("ecdysis", 1)
+    path = tmp_path / "subset.json"
+    trials = {t.key: t for t in done[0].store.trajectories(keys=[f.key for f in known.failures])}
+    failures = [replace(f, trajectory=trials[f.key]) for f in known.failures]
+    pick = known.failures[0].key
+    path.write_text(
+        json.dumps({**asdict(known.subset), "picks": [{"key": pick, "gain": 0.0, "reason": "mine"}]})
+    )
+    none = replace(known.patterns, patterns=())
+    subset = choose(str(path), failures, none, [], n=1, seed=0)
+    assert (subset.keys, subset.origin, subset.auxiliary) == ((pick,), "person", True)
 
 
 def test_a_pick_of_other_failures_is_refused_in_the_first_round(done: Any, tmp_path: Path) -> None:

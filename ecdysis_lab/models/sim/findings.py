@@ -37,10 +37,16 @@ def _finding(sights: list[Sight], evidence: Evidence) -> Finding:
         guard=guard,
         pattern=patterns.most_common(1)[0][0],
         tasks=tuple(sorted({s[3].task for s in sights})),
-        evidence=tuple(dict.fromkeys(excerpt.cite(event) for *_, excerpt, event in sights)),
+        evidence=tuple(dict.fromkeys(excerpt.cite(event) for *_, excerpt, event in _spread(sights))),
         allow=tuple(f"{tool} {json.dumps(a)}" for a in evidence.acts.get(tool, [])[:2]),
         breaks=_breaks(guard),
     )
+
+
+def _spread(sights: list[Sight]) -> list[Sight]:
+    """The first sight of every task before the others, so that the first few to be cited are of several tasks."""
+    first = {s[3].task: n for n, s in reversed(list(enumerate(sights)))}
+    return [s for _, s in sorted(enumerate(sights), key=lambda ns: first[ns[1][3].task] != ns[0])]
 
 
 def _breaks(guard: dict[str, Any]) -> Callable[[Evidence], str]:

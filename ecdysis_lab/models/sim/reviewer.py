@@ -55,8 +55,11 @@ def reply(messages: Sequence[dict[str, Any]]) -> str:
 
 def object_to(finding: Finding, evidence: Evidence) -> str:
     """Why a finding falls, or an empty string."""
-    if len(finding.tasks) < 2 and finding.pattern not in evidence.recurring and not evidence.auxiliary:
-        return "it is seen on one task only and its pattern does not recur"
+    if len(finding.tasks) < 2 and not evidence.auxiliary:
+        if finding.pattern not in evidence.recurring:
+            return "it is seen on one task only and its pattern does not recur"
+        if len({e.task for e in evidence.excerpts if e.pattern == finding.pattern}) > 1:
+            return "it is seen on one task only, though several show its pattern"
     if json.dumps(finding.guard, sort_keys=True) in evidence.source:
         return "the harness has this guard already"
     if json.dumps(finding.guard, sort_keys=True) in evidence.rejected:

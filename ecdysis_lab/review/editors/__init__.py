@@ -7,7 +7,7 @@ import os
 import shutil
 from typing import Any
 
-from ecdysis_lab.models import HAND
+from ecdysis_lab.models import HAND, ModelParams
 from ecdysis_lab.records import Editor, LabError
 
 REGISTRY: dict[str, str] = {
@@ -68,13 +68,14 @@ def for_run(
     api_base: str | None = None,
     budget: Any = None,
     prompt_tokens: int = 80_000,
+    params: ModelParams | None = None,
 ) -> Editor:
     """An editor for a training run; editors with a model use the run's review model.
 
     Parameters
     ----------
     name : as for :func:`chosen`. model, api_base : LiteLLM name of the review model and its server.
-    budget : shared budget of the run. prompt_tokens : of one prompt at most.
+    budget : shared budget of the run. prompt_tokens : of one prompt at most. params : how ``litellm`` asks its model.
 
     Raises
     ------
@@ -96,6 +97,7 @@ def for_run(
             "api_base": api_base,
             "budget": budget,
             "prompt_tokens": prompt_tokens,
+            "params": params,
         },
         HAND: {"prompt_tokens": prompt_tokens},
     }
