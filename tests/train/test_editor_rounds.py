@@ -71,15 +71,16 @@ class Desk:
 
 
 def _spec(context: str) -> str:
-    """A spec that cites the first trial shown of a recurring pattern (or the only trial)."""
-    trials = re.findall(r"^## trial ([0-9a-f]{8}) \| (\w+) \|", context, re.M)
+    """A spec that cites a trial of each task that is shown of the first recurring pattern (or the only trial)."""
+    trials = re.findall(r"^## trial ([0-9a-f]{8}) \| (\w+) \| task (\w+) \|", context, re.M)
     recurring = {f"P{n}" for n in re.findall(r"^- P(\d+) recurring:", context, re.M)}
-    cited = next((t for t, p in trials if p in recurring), trials[0][0])
+    first = next((p for _, p, _ in trials if p in recurring), trials[0][1])
+    cited = {task: trial for trial, pattern, task in reversed(trials) if pattern == first}
     change = {
         "layer": "actions",
         "what": "look before each call",
         "why": "it slips",
-        "evidence": [f"{cited}#1"],
+        "evidence": [f"{trial}#1" for trial in cited.values()],
     }
     return json.dumps({"patterns": [], "changes": [change], "rejected": [], "notes": ""})
 
