@@ -399,8 +399,13 @@ class World:
         return text(self._spec(rest[0]) if self.asked[-1] == "moderator" else "Nothing to add.")
 
     def _spec(self, context: str) -> str:
-        trial, _ = re.findall(r"^## trial (\w+) \| (P0) ", context, re.M)[0]
-        change = {"layer": "contract", "what": "say the form", "evidence": [f"{trial}#1"]}
+        shown = re.findall(r"^## trial (\w+) \| P0 \| task (\w+) ", context, re.M)
+        of_task = {task: trial for trial, task in shown}
+        change = {
+            "layer": "contract",
+            "what": "say the form",
+            "evidence": [f"{t}#1" for t in of_task.values()],
+        }
         return json.dumps({"changes": [change]})
 
 

@@ -95,7 +95,7 @@ def test_the_data_say_what_happened(shown: Lab, capsys: pytest.CaptureFixture[st
     assert [(r["decision"], r["gate"]) for r in found["rounds"]] == [
         ("accepted", "improvement"), ("rejected", "probe"), ("no_spec", ""),
     ]  # fmt: skip
-    assert [g["outcome"] for g in one["candidates"][0]["gates"]] == ["passed"] * 7 + ["skipped", "passed"]
+    assert [g["outcome"] for g in one["candidates"][0]["gates"]] == ["passed"] * 8 + ["skipped"]
     (candidate,) = two["candidates"]
     ran = [(g["name"], g["outcome"]) for g in candidate["gates"]]
     assert ran == [(n, "passed") for n in ("static", "probe", "leak", "legal", "coverage")] + [
