@@ -7,6 +7,7 @@ It is the first of the sandbox's lines and the only one that answers an author i
 from __future__ import annotations
 
 import ast
+import builtins
 import dis
 import functools
 import importlib
@@ -86,14 +87,16 @@ def source_problems(name: str, source: str) -> tuple[Problem, ...]:
         return (Problem(name, error.lineno or 0, f"syntax error: {error.msg}"),)
     except (ValueError, RecursionError, MemoryError) as error:
         return (Problem(name, 0, f"cannot be parsed: {type(error).__name__} {error}".rstrip()),)
-    found = [*_Policy(name, tree).problems(), *_looked_up(name, code)]
+    known = {bound.partition(".")[0] for bound in _bindings(list(ast.walk(tree)))} | set(dir(builtins))
+    found = [*_Policy(name, tree).problems(), *_looked_up(name, code, known)]
     return tuple(sorted(found, key=lambda p: p.line))
 
 
-def _looked_up(file: str, code: CodeType) -> Iterator[Problem]:
-    """Ordinary words that Python would look up as builtins: a local variable of that name frees its function only.
+def _looked_up(file: str, code: CodeType, known: set[str]) -> Iterator[Problem]:
+    """Names that Python would look up outside a function: what nothing binds, and ordinary words that are builtins.
 
-    A class may hash itself by its values.
+    A local variable of that word frees its function only. A class may hash itself by its values. ``known`` : names
+    that the file binds anywhere, and builtins.
     """
     todo = [code]
     while todo:
@@ -102,9 +105,12 @@ def _looked_up(file: str, code: CodeType) -> Iterator[Problem]:
         line = code.co_firstlineno
         for step in dis.get_instructions(code):
             line = (step.positions.lineno if step.positions else None) or line
-            if step.opname in _GLOBAL_LOADS and step.argval in _NAMES_IF_LOCAL:
-                if (step.argval, code.co_name) != ("hash", "__hash__"):
-                    yield Problem(file, line, f"use of {step.argval!r}")
+            if step.opname not in _GLOBAL_LOADS:
+                continue
+            if step.argval not in known and not step.argval.startswith("__"):
+                yield Problem(file, line, f"{step.argval!r} is defined nowhere")
+            elif step.argval in _NAMES_IF_LOCAL and (step.argval, code.co_name) != ("hash", "__hash__"):
+                yield Problem(file, line, f"use of {step.argval!r}")
 
 
 class _Policy:

@@ -213,6 +213,8 @@ def test_ordinary_rules_pass(tmp_path: Path) -> None:
         ("x = ().__class__", "private attribute '__class__'"),
         ("def f(view):\n    return view._read", "private attribute '_read'"),
         ("x = open('f')", "use of 'open'"),
+        ("def check(call, view):\n    return Allow()", "'Allow' is defined nowhere"),
+        ("def f(x):\n    if x:\n        return [helper(y) for y in x]", "'helper' is defined nowhere"),
         ("f = eval", "use of 'eval'"),
         ("x = __import__('os')", "use of '__import__'"),
         ("x = __builtins__", "use of '__builtins__'"),

@@ -31,6 +31,7 @@ from ecdysis_lab.show.figures.labels import (
     wrap,
 )
 from ecdysis_lab.show.figures.maps import NOISE, _labels, _overlap, _range
+from ecdysis_lab.show.figures.stopped import stopped_acts
 from ecdysis_lab.train.arms import ARMS
 
 COLOURS = {arm.name: arm.colour for arm in ARMS.values()}
@@ -54,6 +55,7 @@ def drawn():
     runs = {
         "3x3": data.made(data.ARMS3, data.MODELS4[:3]),
         "5x4": data.made(data.ARMS5, data.REAL4),
+        "all arms": data.made(tuple(ARMS), data.MODELS4[:3]),
         "5x4x3": many[0]._replace(by_arm=by_arm),
     }
     summaries = {size: [run.summary] for size, run in runs.items()} | {"5x4x3": [m.summary for m in many]}
@@ -645,7 +647,7 @@ FONTS = {
 def test_no_text_overlaps_another_or_leaves_the_canvas(
     drawn, chrome, fonts, fonts_config, tmp_path, monkeypatch
 ):
-    """Boxes of all texts as a real browser sets them, for three sizes of run, on machines with these fonts only."""
+    """Boxes of all texts as a real browser sets them, for four sizes of run, on machines with these fonts only."""
     if FONTS[fonts]:
         monkeypatch.setenv("FONTCONFIG_FILE", str(fonts_config(FONTS[fonts])))
     specs = {}
@@ -656,6 +658,7 @@ def test_no_text_overlaps_another_or_leaves_the_canvas(
     several = f.reference(f.measured_frame(pd.concat(sets), ""), f.published_frame())
     long = f.Footer("r", "c", 0, [f"provider/model-number-{i}" for i in range(40)], simulated=True)
     specs["several sets, many models"] = json.loads(f.stamp(several, long).to_json())
+    specs["stopped acts"] = json.loads(f.stamp(stopped_acts(data.stopped_acts()), long).to_json())
     twin = {"text": "twin", "showarrow": False, "x": 3, "xref": "x", "y": 10, "yref": "y"}
     control = f.coverage(f.coverage_frame(data.subset())).update_layout(annotations=[twin, twin])
     control.update_xaxes(title_text="\U0010fffe")
@@ -669,5 +672,5 @@ def test_no_text_overlaps_another_or_leaves_the_canvas(
         re.search(r"<pre>(.*)</pre>", dom, re.DOTALL)[1].replace("&lt;", "<").replace("&amp;", "&")
     )
     assert found.pop("control")[1] == ["twin | twin", "no glyph: \U0010fffe"]
-    assert len(found) == 25 and all(n >= 8 for n, _ in found.values())
+    assert len(found) == 34 and all(n >= 8 for n, _ in found.values())
     assert {name: bad for name, (_, bad) in found.items() if bad} == {}

@@ -48,12 +48,12 @@ def trials(text: str, harness: str) -> list[Trajectory]:
 
 
 def pruned(
-    tmp_path: Path, needs_check: bool = False, breaks: str = "", by_replay: bool = False
+    tmp_path: Path, needs_check: bool = False, breaks: str = "", by_replay: bool = False, source: str = SOURCE
 ) -> tuple[Judging, GateResult]:
     """The candidate after pruning; without the text ``breaks`` a hook breaks in a trial of task 1."""
     child = tmp_path / "candidate-0"
     copy_harness(load_harness("empty"), child)
-    (child / "actions.py").write_text(SOURCE)
+    (child / "actions.py").write_text(source)
     loaded, parent = load_harness(child), load_harness("empty")
 
     def run(harness: Harness, what: str, ids: set[str], seeds: Sequence[int] | None) -> list[Trajectory]:
@@ -99,6 +99,35 @@ def test_what_others_need_is_not_separable(tmp_path: Path) -> None:
     _, result = pruned(tmp_path, needs_check=True)
     assert outcomes(result)["from ecdysis_lab.hooks import Allow"] == "not separable"
     assert outcomes(result)["def check(call, view):"] == "kept"
+
+
+RARE = '''"""Written once, read by people."""
+
+import re
+
+from ecdysis_lab.hooks import Allow
+
+# what a reader wants to know
+WINS = "two tasks"
+
+
+def check(call, view):
+    if call.name == "never_called":
+        return re.sub("a", "b", WINS)
+    return Allow()
+'''
+
+
+def test_an_import_that_a_rare_branch_needs_stays_and_so_do_words(tmp_path: Path) -> None:
+    """No trial of the training tasks meets the branch; one of the test split may."""
+    made, result = pruned(tmp_path, needs_check=True, source=RARE)
+    assert outcomes(result) == {
+        "import re": "not separable",
+        "from ecdysis_lab.hooks import Allow": "not separable",
+        'WINS = "two tasks"': "not separable",
+        "def check(call, view):": "kept",
+    }
+    assert made.child.files["actions.py"] == RARE
 
 
 def test_what_breaks_in_a_trial_without_a_change_does_not_go_into_force(tmp_path: Path) -> None:

@@ -17,9 +17,11 @@ from ecdysis_lab.show.figures.style import (
     arm_order,
     axis,
     base,
+    columns_of,
     finish,
     heading,
     heading_margin,
+    hide,
     label_margin,
     need,
     note,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 PER_ROW = 4
+BETWEEN = 104  # pixels between rows of panels, for the axis above and the heading below
 GAINS = ("arm", "model", "accuracy", "ci_low", "ci_high", "pass^3", "n_tasks", "n_trials")
 TRANSFER = ("arm", "model", "baseline", "accuracy", "gain", "n_tasks", "n_trials")
 
@@ -189,27 +192,30 @@ def transfer(frame: pd.DataFrame) -> go.Figure:
 
     need(frame, TRANSFER, "transfer")
     arms, (models, trained) = arm_order(frame["arm"]), _models(frame)
-    height = max(HEIGHT, 250 + 62 * len(models))
-    fig = make_subplots(1, len(arms), shared_yaxes=True, horizontal_spacing=0.028)
+    short_names = model_names(models, 24)
+    left, gap = label_margin(short_names, 110), 0.028
+    columns = columns_of([arm_label(arm) for arm in arms], left, gap)
+    lines, tall = ceil(len(arms) / columns), max(HEIGHT - 224, 26 + 62 * len(models))
+    plot = lines * tall + (lines - 1) * BETWEEN
+    spacing = {"horizontal_spacing": gap, "vertical_spacing": BETWEEN / plot if lines > 1 else 0.0}
+    fig = make_subplots(lines, columns, shared_yaxes=True, **spacing)
     low, high = _gain_range(frame)
     notes: list[dict[str, Any]] = []
     for n, arm in enumerate(arms, 1):
         notes.append(note(f"<b>{arm_label(arm)}</b>", **panel(n)[2], yshift=4))
         rows = frame[(frame["arm"] == arm) & frame["gain"].notna()]
-        notes += _gain_bars(fig, rows, models, n, (height - 224) / (len(models) + 0.2))
-    short_names = model_names(models, 24)
+        notes += _gain_bars(fig, rows, models, n, tall / (len(models) + 0.2))
     names = [s + ("<br><i>trained on</i>" if m in trained else "") for s, m in zip(short_names, models)]
     ticks: dict[str, Any] = {"tickvals": list(range(len(models))), "ticktext": names}
     fig.update_yaxes(axis(range=[len(models) - 0.4, -0.6], showgrid=False, **ticks))
     zero = {"zeroline": True, "zerolinecolor": SOFT, "zerolinewidth": 1.5}
     fig.update_xaxes(axis("gain (percentage points)", range=[low, high], nticks=6) | zero)
+    hide(fig, range(len(arms) + 1, lines * columns + 1))
     key = f"Under each bar: accuracy of {BASELINE} → of the arm; {trials_text(frame)} each"
     if _has_interval(frame):
         key += "   line: 95% interval of the paired difference"
-    left = label_margin(short_names, 110)
-    fig.update_layout(
-        base(_title(f"Gain over {BASELINE} by model", frame), key, height=height, l=left, t=116)
-    )
+    title = _title(f"Gain over {BASELINE} by model", frame)
+    fig.update_layout(base(title, key, height=plot + 224, l=left, t=116))
     fig.update_layout(annotations=notes)
     return finish(fig, frame)
 

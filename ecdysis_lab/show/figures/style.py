@@ -204,6 +204,14 @@ def panel(n: int) -> tuple[dict[str, str], dict[str, str], dict[str, Any]]:
     return {"xaxis": x, "yaxis": y}, {"xref": x, "yref": y}, {**above, "showarrow": False, "align": "left"}
 
 
+def hide(fig: go.Figure, panels: Iterable[int]) -> None:
+    """Draw no axes for panels that a grid has too many."""
+    for n in panels:
+        at = panel(n)[0]
+        for kind in ("x", "y"):
+            fig.layout[f"{kind}axis{at[f'{kind}axis'][1:]}"].visible = False
+
+
 def panel_room(left: int, columns: int, spacing: float) -> float:
     """Pixels for a line above a panel: its width and most of the gap behind it.
 
@@ -214,6 +222,18 @@ def panel_room(left: int, columns: int, spacing: float) -> float:
     """
     wide = WIDTH - left - 30
     return wide * (1 - spacing * (columns - 1)) / columns + min(0.7 * spacing * wide, EDGE)
+
+
+def columns_of(labels: Sequence[str], left: int, spacing: float) -> int:
+    """How many panels stand side by side: as many as have room for each of these bold labels, in rows of like length.
+
+    Parameters
+    ----------
+    labels : one a panel. left : margin in pixels. spacing : between panels, as a share of the plot's width.
+    """
+    wide = max(text_width(f"<b>{label}</b>", TEXT) for label in labels)
+    fitting = (n for n in range(len(labels), 1, -1) if wide <= panel_room(left, n, spacing))
+    return ceil(len(labels) / ceil(len(labels) / next(fitting, 1)))
 
 
 def heading(name: str, about: str, room: float) -> str:

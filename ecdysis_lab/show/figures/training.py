@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from ecdysis_lab.show.figures.labels import trials_text
@@ -13,9 +14,11 @@ from ecdysis_lab.show.figures.style import (
     arm_order,
     axis,
     base,
+    columns_of,
     finish,
     heading,
     heading_margin,
+    hide,
     need,
     note,
     panel,
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
 NEED = ("arm", "round", "decision", "gate", "score_before", "score_after", "gained", "lost")
 CROWD = 14
 LEFT = 92  # margin in pixels
+GAP = 0.035  # between panels side by side, as a share of the plot's width
+TALL, INNER, AXIS = 360, 25, 62  # pixels: both panels of an arm, the gap between them, the axis under them
+SCORES = 0.66  # share of the upper panel
 LOST = "#9AA0A6"
 
 
@@ -55,26 +61,35 @@ def rounds(frame: pd.DataFrame) -> go.Figure:
 
     need(frame, NEED, "rounds")
     arms, frame = arm_order(frame["arm"]), frame.sort_values("round")
-    gap = {"horizontal_spacing": 0.035, "vertical_spacing": 0.07}
-    fig = make_subplots(2, len(arms), shared_xaxes=True, shared_yaxes=True, row_heights=[0.66, 0.34], **gap)
+    columns = columns_of([arm_label(arm) for arm in arms], LEFT, GAP)
+    lines = ceil(len(arms) / columns)
+    fig = make_subplots(2 * lines, columns, shared_yaxes=True, horizontal_spacing=GAP)
     notes: list[dict[str, Any]] = []
-    room = panel_room(LEFT, len(arms), gap["horizontal_spacing"])
+    room = panel_room(LEFT, columns, GAP)
     headings = [heading(arm_label(arm), _outcome(frame[frame["arm"] == arm]), room) for arm in arms]
-    for column, arm in enumerate(arms, 1):
+    crowded, ticks = len(frame) > CROWD, axis(showgrid=False)
+    for i, (arm, text) in enumerate(zip(arms, headings)):
+        line, column = divmod(i, columns)
+        upper = 2 * line * columns + column + 1
         rows = frame[frame["arm"] == arm]
-        crowded = len(frame) > CROWD
-        notes += [note(headings[column - 1], **panel(column)[2], yshift=4)]
-        notes += _scores(fig, rows, crowded, column)
-        _flips(fig, rows, crowded, column + len(arms), len(arms))
+        notes += [note(text, **panel(upper)[2], yshift=4)]
+        notes += _scores(fig, rows, crowded, upper)
+        _flips(fig, rows, crowded, upper + columns, columns)
         last = int(rows["round"].max())
-        fig.update_xaxes(axis(range=[-0.4, last + 0.6], dtick=max(1, last // 8), showgrid=False), col=column)
-    _axes(fig, frame)
-    gate = "" if len(frame) > CROWD else ", with the gate that decided"
+        ticks |= {"range": [-0.4, last + 0.6], "dtick": max(1, last // 8)}
+        fig.update_xaxes(ticks | {"showticklabels": False}, row=2 * line + 1, col=column + 1)
+        fig.update_xaxes(ticks | {"title": axis("round")["title"]}, row=2 * line + 2, col=column + 1)
+    top = heading_margin(headings, 132)
+    plot = _stacked(fig, lines, columns, AXIS + top - 80)
+    _axes(fig, frame, lines)
+    empty = range((lines - 1) * columns + len(arms) + 1, (2 * lines - 1) * columns + 1)
+    hide(fig, [n + below for n in empty for below in (0, columns)])
+    gate = "" if crowded else ", with the gate that decided"
     key = f"● accepted   × rejected{gate} (thin: not rerun)   line: score of the harness kept"
     if {"n_tasks", "n_trials"} <= set(frame.columns):
         key += f"   {trials_text(frame)}"
     fig.update_layout(
-        base("Training rounds", key, l=LEFT, t=heading_margin(headings, 132)), bargap=0.5, barmode="relative"
+        base("Training rounds", key, height=plot + top + 108, l=LEFT, t=top), bargap=0.5, barmode="relative"
     )
     fig.update_layout(annotations=notes)
     return finish(fig, frame)
@@ -89,18 +104,31 @@ def _outcome(rows: pd.DataFrame) -> str:
     return text
 
 
-def _axes(fig: go.Figure, frame: pd.DataFrame) -> None:
+def _stacked(fig: go.Figure, lines: int, columns: int, between: int) -> int:
+    """Place the rows of panels, ``between`` pixels from line to line; returns the height of the plot in pixels."""
+    plot = lines * TALL + (lines - 1) * between
+    for n in range(1, 2 * lines * columns + 1):
+        line, lower = divmod((n - 1) // columns, 2)
+        top = plot - line * (TALL + between)
+        cut = top - SCORES * (TALL - INNER)
+        ends = (cut, top) if not lower else (top - TALL, cut - INNER)
+        axis_of = panel(n)[0]["yaxis"][1:]
+        fig.layout[f"yaxis{axis_of}"].domain = [max(0.0, ends[0] / plot), min(1.0, ends[1] / plot)]
+    return plot
+
+
+def _axes(fig: go.Figure, frame: pd.DataFrame, lines: int) -> None:
     """One scale of scores and one of flips over all arms, each with room for labels."""
     scores = frame[["score_before", "score_after"]].astype(float)
     low, high = float(scores.min().min()), float(scores.max().max())
     room = max(1.0, 0.2 * (high - low))
     reach = max(1.0, float(frame[["gained", "lost"]].astype(float).max().max()))
     flips = {"range": [-1.5 * reach, 1.5 * reach], "zeroline": True, "zerolinecolor": SOFT, "nticks": 5}
-    fig.update_xaxes(title={"text": "round", "standoff": 6}, row=2)
-    fig.update_yaxes(axis(range=[low - room, high + room]), row=1)
-    fig.update_yaxes(axis() | flips, row=2)
-    fig.update_yaxes(title={"text": "training score<br>(sum over trials)"}, row=1, col=1)
-    fig.update_yaxes(title={"text": "trials gained (+)<br>and lost (−)"}, row=2, col=1)
+    for upper in range(1, 2 * lines, 2):
+        fig.update_yaxes(axis(range=[low - room, high + room]), row=upper)
+        fig.update_yaxes(axis() | flips, row=upper + 1)
+        fig.update_yaxes(title={"text": "training score<br>(sum over trials)"}, row=upper, col=1)
+        fig.update_yaxes(title={"text": "trials gained (+)<br>and lost (−)"}, row=upper + 1, col=1)
 
 
 def _scores(fig: go.Figure, rows: pd.DataFrame, crowded: bool, n: int) -> list[dict[str, Any]]:
