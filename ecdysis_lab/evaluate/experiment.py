@@ -10,7 +10,7 @@ from typing import Any
 
 from ecdysis_lab.evaluate.summaries import arms_block
 from ecdysis_lab.evaluate.testing import Tested, keep_scores, trials_by_model
-from ecdysis_lab.models import Waiting, open_budget
+from ecdysis_lab.models import hand, open_budget
 from ecdysis_lab.records import Progress, Trajectory
 from ecdysis_lab.store.billing import at_work, billed, consumption, rests_on, trials_of
 from ecdysis_lab.train import plan
@@ -78,7 +78,7 @@ class Experiment:
         with at_work(self.run):
             try:
                 floor = self._noise_floor()
-                trained = self._trained()
+                trained = hand.in_turn(self.settings.arms, self.train)
                 self._pair_models()
                 tested = {arm: self._test(arm, frozen) for arm, (frozen, _) in trained.items()}
                 summary = self._summary(trained, tested)
@@ -119,19 +119,6 @@ class Experiment:
             return {"left_out": sorted(spoiled), "reason": "the user failed at least once on every task"}
         kept = [[t for t in run if t.trial.task_id not in spoiled] for run in repeats]
         return {**asdict(noise_floor(kept)), "left_out": sorted(spoiled)}
-
-    def _trained(self) -> dict[str, Any]:
-        """Every arm as :meth:`train` gives it; where one waits for answers by hand, the others go on before it ends."""
-        trained: dict[str, Any] = {}
-        waiting: list[Path] = []
-        for arm in self.settings.arms:
-            try:
-                trained[arm] = self.train(arm)
-            except Waiting as why:
-                waiting += why.answers
-        if waiting:
-            raise Waiting(waiting)
-        return trained
 
     def train(self, arm: str) -> tuple[Any, list[Any]]:
         """Train one arm, or read it back: (frozen harness, round records)."""

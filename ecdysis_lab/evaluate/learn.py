@@ -10,19 +10,18 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ecdysis_lab.evaluate.decided import counted_harness, decided
 from ecdysis_lab.evaluate.evolution import Evolution
 from ecdysis_lab.evaluate.stopped import NOT_A_SUCCESS, stopped
-from ecdysis_lab.evaluate.traces import Recording, open_recording
-from ecdysis_lab.harness import load_harness
+from ecdysis_lab.evaluate.traces import Recording, open_recording, split_by_task
 from ecdysis_lab.harness.source import Harness
-from ecdysis_lab.models import Waiting, check_model, open_budget
+from ecdysis_lab.models import check_model, hand, open_budget
 from ecdysis_lab.records import LabError, Progress, Task, Trajectory
-from ecdysis_lab.store import Round, Run, Store, commit_hash
+from ecdysis_lab.store import Run, Store, commit_hash
 from ecdysis_lab.store.billing import at_work
 from ecdysis_lab.train.arms import arm_of
 from ecdysis_lab.train.loop import Trainer
@@ -33,50 +32,6 @@ from ecdysis_lab.train.settings import Settings, check_parts, configure, editor_
 
 ALONE = 15  # failures that an arm without patterns hands over one by one, drawn by seed
 SMOKE_TASKS = 16
-UNCHECKED = (
-    "each failure was handed over alone; the check of scores that keeps an edit or the round (its own task, pass@k) "
-    "cannot be made by replay"
-)
-
-
-@dataclass(frozen=True)
-class Halves:
-    """Recorded trials in two halves that share no task.
-
-    Parameters
-    ----------
-    training, other : trials of each, in the order of the record.
-    """
-
-    training: tuple[Trajectory, ...]
-    other: tuple[Trajectory, ...]
-
-
-def split_by_task(trials: Sequence[Trajectory], share: float, seed: int) -> Halves:
-    """Split trials by task; both halves get a task at least.
-
-    Parameters
-    ----------
-    trials : of two tasks or more. share : of the tasks that go to training, in (0, 1). seed : of the draw.
-
-    Raises
-    ------
-    LabError: a share outside (0, 1), or trials of one task only.
-    """
-    if not 0 < share < 1:
-        raise LabError(f"split: must be between 0 and 1, got {share:g}")
-    tasks = sorted({t.trial.task_id for t in trials})
-    if len(tasks) < 2:
-        raise LabError(
-            f"traces: scored trials of {len(tasks)} task only ({', '.join(tasks) or 'none'}); two are needed, one to "
-            "learn from and one to look at afterwards"
-        )
-    random.Random(seed).shuffle(tasks)
-    chosen = set(tasks[: min(max(1, round(share * len(tasks))), len(tasks) - 1)])
-    return Halves(
-        tuple(t for t in trials if t.trial.task_id in chosen),
-        tuple(t for t in trials if t.trial.task_id not in chosen),
-    )
 
 
 class Learning:
@@ -165,7 +120,7 @@ class Learning:
         ecdysis_lab.models.calls.BudgetExceeded: a limit is reached; the same run goes on with a higher one.
         """
         with at_work(self.run):
-            trained = self._trained()
+            trained = hand.in_turn(self.settings.arms, self._train)
             learned = self._learned(trained)
             self.run.learned = learned
         return learned
@@ -184,18 +139,6 @@ class Learning:
         return Evolution(arm, self.run, self.store, None, self.settings.simulated)
 
     # -- training ----------------------------------------------------------------------------------------------------
-
-    def _trained(self) -> dict[str, Trained]:
-        done: dict[str, Trained] = {}
-        waiting: list[Path] = []
-        for arm in self.settings.arms:
-            try:
-                done[arm] = self._train(arm)
-            except Waiting as why:  # the other arms go as far as they can
-                waiting += why.answers
-        if waiting:
-            raise Waiting(waiting)
-        return done
 
     def _train(self, arm: str) -> Trained:
         made = partial(Recorded, trials=self._shown(arm), tasks=self._tasks())
@@ -220,8 +163,8 @@ class Learning:
     # -- the other half ----------------------------------------------------------------------------------------------
 
     def _learned(self, trained: Mapping[str, Trained]) -> dict[str, Any]:
-        arms = {arm: self._decided(arm, made) for arm, made in trained.items()}
-        rows = {arm: self._of_row(arm, trained[arm], decided) for arm, decided in arms.items()}
+        arms = {arm: decided(self.run, self.settings, arm, made) for arm, made in trained.items()}
+        rows = {arm: counted_harness(self.run, trained[arm], found) for arm, found in arms.items()}
         shipped = {"human": self.settings.harness("human") if self.bench.human else None,
                    "empty": self.settings.harness("empty")}  # fmt: skip
         counted = self._counted([h for h in (*rows.values(), *shipped.values()) if h])
@@ -268,55 +211,6 @@ class Learning:
                 f"{name}_failing": len(self._failing(trials)),
             }
         return told
-
-    def _of_row(self, arm: str, made: Trained, decided: Mapping[str, Any]) -> Harness:
-        """The harness that an arm's row counts."""
-        rejected = decided["counted"] == "candidate" and not decided["changed"]
-        return load_harness(self.run.folder / decided["candidate"]) if rejected else made.harness
-
-    def _decided(self, arm: str, made: Trained) -> dict[str, Any]:
-        """What became of the arm's edits, and which harness its row counts.
-
-        ``candidate`` is the folder, inside the run's, of what the arm led to, or of its last rejected candidate; empty
-        without one. ``counted`` is "candidate", or "start" where there is none; one that the static policy rejected is
-        never run, so that the start counts there too. ``reviewer`` is the model that reviewed, empty where none did.
-        """
-        round = self.run.round(arm, made.rounds[-1].round)
-        last = round.record or made.rounds[-1]  # as it was written down
-        changed = made.harness.hash != last.parent
-        rejected, gate = _rejected(round)
-        candidate = f"harness/{made.harness.hash}" if changed else rejected
-        return {
-            "start": self.settings.start,
-            "decision": last.decision,
-            "counted": "candidate" if candidate and (changed or gate != "static") else "start",
-            "gate": last.gate,
-            "reason": last.reason,
-            "says": UNCHECKED if arm_of(arm).edits == "failure" else "",
-            "failures": last.failures,
-            "reviewer": self.settings.review_model if _reviewed(round) else "",
-            "editor_calls": last.editor_calls,
-            "notes": last.notes,
-            "changed": changed,
-            "candidate": candidate,
-        }
-
-
-def _rejected(round: Round) -> tuple[str, str]:
-    """The last candidate that a gate rejected, as a folder inside the run's, and the gate; empty without one."""
-    edits = [(i, e.gate) for i, e in enumerate(round.edits or (), 1) if e.decision == "rejected"]
-    if edits:
-        return f"{round.place}/edit-{edits[-1][0]}", edits[-1][1]
-    last, record = round.last_candidate(), round.record
-    if last is None or record is None or record.decision != "rejected":
-        return "", ""
-    return f"{round.place}/{last.name}", record.gate
-
-
-def _reviewed(round: Round) -> bool:
-    """Whether a model was asked before the editor, for the round or for any failure alone."""
-    asked = bool(round.review and round.review.usage.calls)
-    return asked or any(round.debate(i) for i, _ in enumerate(round.edits or (), 1))
 
 
 def prepare_learning(

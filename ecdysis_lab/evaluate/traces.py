@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -100,3 +101,43 @@ def _check_benchmark(trials: Sequence[Trajectory], benchmark: str) -> None:
                 f"traces: {len(strange)} of {len(seen)} {what} in them are not of {benchmark} "
                 f"({', '.join(strange[:SHOWN])}); name the benchmark that they were recorded on"
             )
+
+
+@dataclass(frozen=True)
+class Halves:
+    """Recorded trials in two halves that share no task.
+
+    Parameters
+    ----------
+    training, other : trials of each, in the order of the record.
+    """
+
+    training: tuple[Trajectory, ...]
+    other: tuple[Trajectory, ...]
+
+
+def split_by_task(trials: Sequence[Trajectory], share: float, seed: int) -> Halves:
+    """Split trials by task; both halves get a task at least.
+
+    Parameters
+    ----------
+    trials : of two tasks or more. share : of the tasks that go to training, in (0, 1). seed : of the draw.
+
+    Raises
+    ------
+    LabError: a share outside (0, 1), or trials of one task only.
+    """
+    if not 0 < share < 1:
+        raise LabError(f"split: must be between 0 and 1, got {share:g}")
+    tasks = sorted({t.trial.task_id for t in trials})
+    if len(tasks) < 2:
+        raise LabError(
+            f"traces: scored trials of {len(tasks)} task only ({', '.join(tasks) or 'none'}); two are needed, one to "
+            "learn from and one to look at afterwards"
+        )
+    random.Random(seed).shuffle(tasks)
+    chosen = set(tasks[: min(max(1, round(share * len(tasks))), len(tasks) - 1)])
+    return Halves(
+        tuple(t for t in trials if t.trial.task_id in chosen),
+        tuple(t for t in trials if t.trial.task_id not in chosen),
+    )

@@ -89,12 +89,23 @@ def complete(  # noqa: PLR0913
     request |= {} if response_format is None else {"response_format": response_format}
     if provider_of(model) != "sim":
         check_sent(model, provider_of(model), tuple(name for name in OPTIONAL if name in request))
-    spent, empty, failed = Usage(), 0, 0
-    attempts = max_attempts
     rng = random.Random(f"{role}|{model}|{seed}|{messages[-1:]}")
+    return _persistent(request, params.timeout_seconds, budget, max_attempts, rng, sleep)
+
+
+def _persistent(
+    request: dict[str, Any],
+    timeout_seconds: float,
+    budget: Budget | None,
+    max_attempts: int,
+    rng: random.Random,
+    sleep: Callable[[float], None],
+) -> Completion:
+    """The answer of the first attempt that gives one; what every attempt consumed is in its usage, or the error's."""
+    spent, empty, failed, attempts = Usage(), 0, 0, max_attempts
     while True:
         _check(budget, spent)
-        answer, usage = _attempt(request, params.timeout_seconds)
+        answer, usage = _attempt(request, timeout_seconds)
         spent += usage
         if budget:
             budget.add(usage)
@@ -102,7 +113,8 @@ def complete(  # noqa: PLR0913
             return replace(answer, usage=spent)
         if isinstance(answer, errors.EmptyAnswer) and empty < EMPTY_RETRIES:
             empty += 1
-            request |= {} if seed is None else {"seed": seed + empty}  # the same seed would be silent again
+            if "seed" in request:
+                request = request | {"seed": request["seed"] + 1}  # the same seed would be silent again
             continue
         if isinstance(answer, errors.Unreachable):
             attempts = min(max_attempts, 1 + SILENT_RETRIES)

@@ -7,17 +7,18 @@ A prompt is written as ``<n>-<role>.prompt.md`` into the folder that is set; its
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ecdysis_lab.models.answers import CHARACTERS_PER_TOKEN, prompt_estimate
 from ecdysis_lab.records import Completion, LabError, Stopped, Usage
 from ecdysis_lab.store.files import Folder, told, utf8
 from ecdysis_lab.store.foreign import MAX_CHARS, clean
 
+T = TypeVar("T")
 HAND = "hand"
 """The model name."""
 PLACE = "hand"
@@ -55,6 +56,25 @@ def folder(path: Path) -> Iterator[None]:
         yield
     finally:
         _folder.reset(before)
+
+
+def in_turn(names: Iterable[str], work: Callable[[str], T]) -> dict[str, T]:
+    """What ``work`` makes of each name; where one waits for an answer, the others go as far as they can before it ends.
+
+    Raises
+    ------
+    Waiting: of all that wait.
+    """
+    done: dict[str, T] = {}
+    waiting: list[Path] = []
+    for name in names:
+        try:
+            done[name] = work(name)
+        except Waiting as why:
+            waiting += why.answers
+    if waiting:
+        raise Waiting(waiting)
+    return done
 
 
 def answer(role: str, messages: Sequence[dict[str, Any]]) -> Completion:
