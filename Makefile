@@ -19,6 +19,6 @@ lint: $(READY)
 $(READY): pyproject.toml constraints.txt # set-up, once and again when either changes
 	@$(PYTHON) -c 'import sys; sys.exit("$(TOO_OLD)" if sys.version_info < (3, 11) else 0)'
 	@echo "set-up 1/3: environment in $(VENV)" && $(PYTHON) -m venv $(VENV) && $(PIP) pip
-	@echo "set-up 2/3: packages (a few minutes)" && $(PIP) -e '.[tau2,offline,test]'
+	@echo "set-up 2/3: packages (a few minutes)" && $(PIP) -e '.[tau2,mariadb,offline,test]'
 	@echo "set-up 3/3: byte code" && $(VENV)/bin/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $@ && echo "set-up done"
