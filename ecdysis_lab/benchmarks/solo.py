@@ -1,4 +1,7 @@
-"""A trial without a user: the task's text opens it, calls are executed, the first reply without a call ends it."""
+"""A trial without a user: the task's text opens it, calls are executed, and it ends by the first reply without a call.
+
+A benchmark may end it by a call instead, and answer such a reply.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,29 @@ from ecdysis_lab.records import Agent, Benchmark, Environment, Message, Task, Tr
 
 Score = Callable[[Any, Sequence[Message]], tuple[float, dict[str, bool]]]
 """(environment, messages) -> score in [0, 1] and checks by name."""
+Ended = Callable[[Any], str]
+"""environment -> why the trial is over after a call; empty while it goes on."""
 
 
 def run_solo(
-    benchmark: Benchmark, task: Task, trial: Trial, agent: Agent, limits: dict[str, int], score: Score
+    benchmark: Benchmark,
+    task: Task,
+    trial: Trial,
+    agent: Agent,
+    limits: dict[str, int],
+    score: Score,
+    *,
+    nudge: str = "",
+    ended: Ended | None = None,
 ) -> Trajectory:
     """Run one trial on a fresh environment of the task and score what is left of it.
 
     Parameters
     ----------
     benchmark : gives the environment. task, trial : what runs. agent : in the agent's seat.
-    limits : ``max_steps`` in messages, ``max_errors`` in rejected calls. score : the benchmark's scorer.
+    limits : ``max_steps`` in messages, and where they hold ``max_errors`` in rejected calls and ``max_rounds`` in
+        turns of the agent. score : the benchmark's scorer.
+    nudge : what a reply without a call is answered; empty where it ends the trial. ended : see ``Ended``.
 
     Raises
     ------
@@ -33,33 +48,57 @@ def run_solo(
     messages = [Message("user", task.scenario)]
     try:
         agent.start(environment)
-        ended = _play(environment, messages, agent, limits)
+        why = _play(environment, messages, agent, limits, nudge, ended)
     except ContentError:
-        ended = "agent_error"
-    except TransientError as why:
+        why = "agent_error"
+    except TransientError as failed:
+        leave(environment)
         seconds = time.perf_counter() - began
-        return Trajectory(trial, "infra_error", None, "infra_error", {}, (), seconds=seconds, error=str(why))
+        return Trajectory(
+            trial, "infra_error", None, "infra_error", {}, (), seconds=seconds, error=str(failed)
+        )
     value, checks = score(environment, messages)
+    leave(environment)
     seconds = time.perf_counter() - began
-    return Trajectory(trial, "scored", value, ended, checks, tuple(messages), seconds=seconds)
+    return Trajectory(trial, "scored", value, why, checks, tuple(messages), seconds=seconds)
 
 
-def _play(environment: Environment, messages: list[Message], agent: Agent, limits: dict[str, int]) -> str:
+def leave(environment: Environment) -> None:
+    """Close an environment that holds something open."""
+    close = getattr(environment, "close", None)
+    if close is not None:
+        close()
+
+
+def _play(
+    environment: Environment,
+    messages: list[Message],
+    agent: Agent,
+    limits: dict[str, int],
+    nudge: str,
+    ended: Ended | None,
+) -> str:
     """Fill in the messages; returns why the trial ended."""
     reply = agent.user_says(messages[0].content or "")
-    errors = 0
+    errors = rounds = 0
     while True:
         messages.append(reply)
-        if not reply.calls:
+        rounds += 1
+        if not reply.calls and not nudge:
             return "agent_stop"
-        results = []
+        results: list[Message] = []
         for call in reply.calls:
             text, error = environment.call(call)
             results.append(Message("tool", text, call_id=call.id, name=call.name, error=error))
-        messages += results
+            if ended and (why := ended(environment)):
+                messages += results
+                return why
+        messages += results or [Message("user", nudge)]
         errors += sum(m.error for m in results)
-        if errors >= limits["max_errors"]:
+        if errors >= limits.get("max_errors", errors + 1):
             return "too_many_errors"
+        if rounds >= limits.get("max_rounds", rounds + 1):
+            return "max_rounds"
         if len(messages) >= limits["max_steps"]:
             return "max_steps"
-        reply = agent.tools_return(results)
+        reply = agent.tools_return(results) if results else agent.user_says(nudge)

@@ -1,0 +1,10 @@
+"""AgentBench: DBBench on an embedded database or on MariaDB."""
+
+from __future__ import annotations
+
+from ecdysis_lab.benchmarks.agentbench.dbbench import DBBench
+
+
+def dbbench() -> DBBench:
+    """DBBench on the data and the engine that the environment variables choose."""
+    return DBBench()
