@@ -636,7 +636,8 @@ class Benchmark(Protocol):
     about : what the agent does, as a phrase that follows "an agent for".
     policy : rules the agent has to follow. system_prompt : its whole prompt, the policy included.
     tools : schemas ``{"name", "description", "parameters", "kind"}``; kind is ``"read"`` where no call of the tool can
-        change anything, so that hooks may call it, else ``"write"`` or ``"other"``.
+        change anything, so that hooks may call it, else ``"write"`` or ``"other"``. ``"reads": True`` marks a tool that
+        does both; hooks may call it, and ``Environment.read`` sees to it that nothing changes.
     user : who talks to the agent: ``"model"`` (a dialogue), ``"scripted"`` or ``"none"`` (the task's text opens).
     opening : the agent's first message, which the benchmark sends itself, or an empty string.
     human : shipped harness, or folder, that people wrote for it; empty where there is none.

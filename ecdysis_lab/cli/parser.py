@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ecdysis_lab import __version__
-from ecdysis_lab.cli import commands, learn
+from ecdysis_lab.cli import commands, learn, places
 from ecdysis_lab.records import LabError, Terminated
 from ecdysis_lab.store.billing import terminable
 
@@ -30,6 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _parser().print_help()
         return 0
     try:
+        places.choose(arguments)
         with terminable():
             return int(arguments.run(arguments) or 0)
     except LabError as mistake:
@@ -63,6 +64,7 @@ def _parser() -> Parser:
         command.set_defaults(run=run)
         if options:
             options(command)
+            places.options(command)
     return parser
 
 

@@ -73,7 +73,9 @@ class Host:
         self._messages: list[dict[str, str]] = []
         self._done: list[list[Any]] = []
         self._hooks = {hook for hook in HOOKS if harness.defines(hook)}
-        self._kinds = {tool["name"]: tool.get("kind", "other") for tool in tools}
+        self._kinds = {
+            tool["name"]: "read" if tool.get("reads") else tool.get("kind", "other") for tool in tools
+        }
 
     def __enter__(self) -> Host:
         return self

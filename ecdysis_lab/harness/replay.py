@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ecdysis_lab.benchmarks.solo import leave
 from ecdysis_lab.harness.agent import HarnessedAgent, unquoted
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.hooks import Allow, Call, Done, Refuse, Rewrite, Verdict
@@ -91,6 +92,7 @@ class _Walk:
                 self._step(step, message, context)
         finally:
             self.agent.close()
+            leave(self.environment)
         same = (
             self.same
             and self.noted_alike

@@ -20,7 +20,8 @@ class View:
     messages : conversation so far, oldest first: ``{"role": "user" | "assistant", "content": str}``.
     done : executed calls with their results, oldest first.
     policy : the benchmark's policy text.
-    tools : tool schemas: ``{"name", "description", "parameters", "kind"}``; kind is read, write or other.
+    tools : tool schemas: ``{"name", "description", "parameters", "kind"}``; kind is read, write or other. One with
+        ``"reads": True`` both reads and writes, and :meth:`read` lets it read only.
     steps_left : model turns left before the trial ends.
     """
 
@@ -48,10 +49,10 @@ class View:
 
         Raises
         ------
-        PermissionError: the tool is not a read-only one.
+        PermissionError: the tool is not one that reads.
         RuntimeError: the harness runs without a live environment.
         """
-        if self.kind(tool) != "read":
+        if self.kind(tool) != "read" and not any(t.get("reads") for t in self.tools if t["name"] == tool):
             raise PermissionError(f"view.read takes read-only tools; {tool!r} is {self.kind(tool)}")
         if self._read is None:
             raise RuntimeError("no live environment to read from")

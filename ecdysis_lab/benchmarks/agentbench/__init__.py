@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from ecdysis_lab.benchmarks.agentbench.dbbench import DBBench
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ecdysis_lab.benchmarks.agentbench.dbbench import DBBench
 
 
 def dbbench() -> DBBench:
     """DBBench on the data and the engine that the environment variables choose."""
+    from ecdysis_lab.benchmarks.agentbench.dbbench import DBBench
+
     return DBBench()

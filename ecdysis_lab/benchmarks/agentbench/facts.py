@@ -42,6 +42,6 @@ def _told(texts: Iterable[str], kind: str) -> Iterator[tuple[str, str]]:
 
 
 def _telling(text: str) -> bool:
-    """Whether a text belongs to its table: it has a capital, a digit or a letter beyond ASCII, and is no common word."""
+    """Whether a text is of its table: with a capital, a digit or a letter beyond ASCII, and no common word."""
     special = any(c.isupper() or c.isdigit() or (c.isalpha() and not c.isascii()) for c in text)
     return len(text) > 3 and special and text.lower() not in ANYWHERE
