@@ -14,9 +14,10 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ecdysis_lab.benchmarks.agentbench.engine import Table
+from ecdysis_lab.benchmarks.agentbench.scoring import Kind, kind_of, official_hash
 from ecdysis_lab.records import LabError
 
 PLACE = "ECDYSIS_AGENTBENCH"
@@ -25,7 +26,6 @@ FOLDERS = ("data/dbbench", "dbbench")
 FILES = {"train": ("dev.jsonl",), "test": ("standard.jsonl", "standard_200.jsonl")}
 """Files of a clone by split; of several names the first that is there."""
 KINDS = ("SELECT", "INSERT", "UPDATE")
-Kind = Literal["SELECT", "INSERT", "UPDATE"]
 
 
 @dataclass(frozen=True)
@@ -147,15 +147,17 @@ class _Damaged(Exception):
 def _item(record: Any, name: str, split: str) -> Item:
     if not isinstance(record, dict):
         raise _Damaged("a record must be an object")
-    types = _texts(record, "type")
-    if not types:
+    if not _texts(record, "type"):
         raise _Damaged("type: is empty")
-    kind: Kind = "INSERT" if types[0] == "INSERT" else "UPDATE" if types[0] == "UPDATE" else "SELECT"
+    kind = kind_of(record)
     label = _texts(record, "label")
     if not label:
         raise _Damaged("label: is empty")
-    if kind != "SELECT" and not _text(record, "answer_md5"):
-        raise _Damaged("answer_md5: is empty")
+    if kind != "SELECT":
+        try:
+            official_hash(record)
+        except ValueError as why:
+            raise _Damaged(f"answer_md5: {why}") from None
     gold = label[0] if kind != "SELECT" else _text(record.get("sql") or {}, "query", "")
     said = [f"{_text(record, key, '')}" for key in ("evidence", "add_description")]
     text = "\n".join([_text(record, "description"), *(part for part in said if part.strip())])

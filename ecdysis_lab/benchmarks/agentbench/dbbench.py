@@ -42,7 +42,7 @@ class DBBench:
     name, about = "agentbench/dbbench", "questions to a database and changes of it"
     policy = system_prompt = POLICY
     tools = TOOLS
-    user: Literal["none"] = "none"
+    user: Literal["model", "scripted", "none"] = "none"
     opening, human, slips = "", "", ""
 
     def __init__(self) -> None:
@@ -95,15 +95,15 @@ class DBBench:
         return self._play(self._item(task_id))[1]
 
     def _checks(self, item: Item, desk: Desk) -> dict[str, bool]:
-        if desk.answers is None:
+        if not desk.committed:
             return {"committed": False}
         if item.kind == "SELECT":
-            return {"committed": True, "answer": same_answer(desk.answers, item.label, item.record["type"])}
+            return {"committed": True, "answer": same_answer(desk.answers, item.label)}
         return {"committed": True, "table": self._table_is_right(item, desk)}
 
     def _table_is_right(self, item: Item, desk: Desk) -> bool:
         rows = desk.database.rows(item.table.name)
-        return rows is not None and table_hash(item.table.columns, rows) == official_hash(item.record)
+        return rows is not None and table_hash(rows) == official_hash(item.record)
 
     def _play(self, item: Item) -> tuple[Oracle, bool]:
         """The oracle, and whether its statement leads to the gold."""
@@ -126,7 +126,7 @@ class DBBench:
         if answer.error or item.kind != "SELECT":
             return not answer.error and self._table_is_right(item, desk)
         values = tuple(str(plain(value)) for row in answer.rows for value in row)
-        return same_answer(values, item.label, item.record["type"])
+        return same_answer(values, item.label)
 
     def _item(self, task_id: str) -> Item:
         if task_id not in self.items.by_id:
@@ -136,4 +136,4 @@ class DBBench:
 
 
 def _committed(desk: Desk) -> str:
-    return "" if desk.answers is None else "committed"
+    return "committed" if desk.committed else ""

@@ -55,12 +55,13 @@ class Desk:
 
     Attributes
     ----------
-    answers : what was committed, None before.
+    committed : whether an answer was handed in. answers : as it was given.
     """
 
     def __init__(self, engine: Engine, table: Table) -> None:
         self.engine, self.table = engine, table
-        self.answers: tuple[str, ...] | None = None
+        self.committed = False
+        self.answers: Any = None
         self._opened: Database | None = None
         self._closed: weakref.finalize[..., Any] | None = None
 
@@ -81,7 +82,8 @@ class Desk:
     def call(self, call: Call) -> tuple[str, bool]:
         """Execute a statement, or take the answer."""
         if call.name == COMMIT:
-            return self._commit(given(call, "answers"))
+            self.committed, self.answers = True, given(call, "answers")
+            return "The answer was handed in.", False
         if call.name != SQL:
             return f"Error: there is no tool {call.name}; call {SQL} or {COMMIT}", True
         query = given(call, "query")
@@ -96,13 +98,6 @@ class Desk:
             return None
         answer = self.database.execute(query, read_only=True)
         return None if answer.error else [[plain(value) for value in row] for row in answer.rows]
-
-    def _commit(self, answers: Any) -> tuple[str, bool]:
-        if isinstance(answers, list):
-            self.answers = tuple("" if answer is None else str(answer) for answer in answers)
-        else:
-            self.answers = () if answers is None else (str(answers),)
-        return "The answer was handed in.", False
 
 
 def told(answer: Answer) -> tuple[str, bool]:
