@@ -65,7 +65,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from ecdysis_lab.cli import notebooks
     from ecdysis_lab.evaluate.experiment import printing_progress
     from ecdysis_lab.evaluate.scores import scores
-    from ecdysis_lab.evaluate.summaries import metrics
+    from ecdysis_lab.evaluate.summaries import metrics, unclean_tasks
     from ecdysis_lab.harness.rollout import rollout
     from ecdysis_lab.models import check_model
     from ecdysis_lab.store import Store
@@ -84,8 +84,16 @@ def _run(arguments: argparse.Namespace) -> int:
         workers=c.at_a_time,
         progress=None if arguments.json else printing_progress(),
     )
+    table = scores(trajectories)
     summary = {"benchmark": c.benchmark, "model": c.model, "harness": arguments.harness,
-               "simulated": setup.simulated, **metrics(scores(trajectories))}  # fmt: skip
+               "simulated": setup.simulated, **metrics(table)}  # fmt: skip
+    if unclean := unclean_tasks(table, load_benchmark(c.benchmark)):
+        clean = metrics(table[~table["task"].isin(unclean)])
+        summary |= {
+            "accuracy_clean": clean["accuracy"],
+            "n_tasks_clean": clean["n_tasks"],
+            "unclean_tasks": unclean,
+        }
     if arguments.json:
         print(json.dumps(summary))
     else:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ecdysis_lab.benchmarks import load_benchmark
 from ecdysis_lab.evaluate.frozen import Frozen, find_frozen, training_of
-from ecdysis_lab.evaluate.summaries import arms_block
+from ecdysis_lab.evaluate.summaries import arms_block, clean_block
 from ecdysis_lab.evaluate.testing import Tested, keep_scores, trials_by_model
 from ecdysis_lab.models import open_budget
 from ecdysis_lab.records import LabError, Progress, Trajectory
@@ -127,6 +128,7 @@ class Evaluation:
             "benchmark": c.benchmark,
             "train_model": trained_on,
             "arms": arms_block(scores, c.seed),
+            **clean_block(scores, load_benchmark(c.benchmark), c.seed),
             "harness": {f.arm: f.harness.hash for f in self.frozen},
             "trained_by": {f.arm: f.run.run_id for f in self.frozen if f.run},
             "training": {f.arm: block for f in self.frozen if (block := training_of(f))},

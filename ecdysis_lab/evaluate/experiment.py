@@ -8,7 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ecdysis_lab.evaluate.summaries import arms_block
+from ecdysis_lab.benchmarks import load_benchmark
+from ecdysis_lab.evaluate.summaries import arms_block, clean_block
 from ecdysis_lab.evaluate.testing import Tested, keep_scores, trials_by_model
 from ecdysis_lab.models import hand, open_budget
 from ecdysis_lab.records import Progress, Trajectory
@@ -177,6 +178,7 @@ class Experiment:
             "benchmark": self.settings.benchmark,
             "train_model": self.settings.model,
             "arms": arms_block(scores, self.settings.seed),
+            **clean_block(scores, load_benchmark(self.settings.benchmark), self.settings.seed),
             "harness": {arm: harness.hash for arm, (harness, _) in trained.items()},
             "training": {arm: training_block(self.run, self.store, arm) for arm in parts},
             "cost_usd": total.cost_usd,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ecdysis_lab.evaluate.comparisons import paired_difference
 from ecdysis_lab.evaluate.metrics import cluster_interval, pass_at_k, pass_hat_k
 from ecdysis_lab.evaluate.scores import SET, refuse_twins
+from ecdysis_lab.records import Benchmark
 from ecdysis_lab.train.arms import BASELINE
 
 if TYPE_CHECKING:
@@ -97,6 +98,19 @@ def arms_block(
     for own, found in _by_arm(table, seed, n_boot):
         block.setdefault(own["arm"].iloc[0], {})[own["model"].iloc[0]] = found
     return block
+
+
+def unclean_tasks(table: pd.DataFrame, benchmark: Benchmark) -> list[str]:
+    """Tasks of a table whose gold cannot be reached, as far as the benchmark knows (``Benchmark.clean``)."""
+    clean = getattr(benchmark, "clean", None)
+    return sorted({task for task in table["task"] if not clean(task)}) if clean else []
+
+
+def clean_block(table: pd.DataFrame, benchmark: Benchmark, seed: int = 0) -> dict[str, Any]:
+    """``unclean_tasks`` and ``arms_clean``, :func:`arms_block` without them; empty where all are clean."""
+    unclean = unclean_tasks(table, benchmark)
+    rest = table[~table["task"].isin(unclean)]
+    return {"unclean_tasks": unclean, "arms_clean": arms_block(rest, seed)} if unclean else {}
 
 
 def summarise(table: pd.DataFrame, seed: int = 0, n_boot: int = 2000) -> pd.DataFrame:
