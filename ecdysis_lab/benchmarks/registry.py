@@ -12,9 +12,9 @@ from ecdysis_lab.models.sim import introduce
 from ecdysis_lab.records import Benchmark, Environment, LabError
 
 REGISTRY: dict[str, str] = {
-    "agentbench/dbbench": "ecdysis_lab.benchmarks.agentbench.dbbench:DBBench",
     "tau2/airline": "ecdysis_lab.benchmarks.tau2:airline",
     "tau2/retail": "ecdysis_lab.benchmarks.tau2:retail",
+    "agentbench/dbbench": "ecdysis_lab.benchmarks.agentbench.dbbench:DBBench",
 }
 
 
