@@ -643,8 +643,9 @@ class Benchmark(Protocol):
     human : shipped harness, or folder, that people wrote for it; empty where there is none.
     slips : dotted path ``module:NAME`` of the slips that simulated models make on it; empty where there are none.
 
-    It may have ``clean(task_id) -> bool`` besides: whether the gold of a task can be reached at all. Results are then
-    told of all tasks, and of the clean ones apart.
+    Two more it may have: ``max_steps``, the most messages of a trial where its rules set a limit of their own, and
+    ``clean(task_id) -> bool``, whether the gold of a task can be reached at all. Results are then told of all tasks,
+    and of the clean ones apart.
     """
 
     name: str

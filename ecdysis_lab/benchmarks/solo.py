@@ -34,8 +34,8 @@ def run_solo(
     Parameters
     ----------
     benchmark : gives the environment. task, trial : what runs. agent : in the agent's seat.
-    limits : ``max_steps`` in messages, and where they hold ``max_errors`` in rejected calls and ``max_rounds`` in
-        turns of the agent. score : the benchmark's scorer.
+    limits : any of ``max_steps`` in messages, ``max_errors`` in rejected calls, ``max_rounds`` in turns of the agent.
+    score : the benchmark's scorer.
     nudge : what a reply without a call is answered; empty where it ends the trial. ended : see ``Ended``.
 
     Raises
@@ -95,10 +95,8 @@ def _play(
                 return why
         messages += results or [Message("user", nudge)]
         errors += sum(m.error for m in results)
-        if errors >= limits.get("max_errors", errors + 1):
-            return "too_many_errors"
-        if rounds >= limits.get("max_rounds", rounds + 1):
-            return "max_rounds"
-        if len(messages) >= limits["max_steps"]:
-            return "max_steps"
+        reached = {"max_errors": errors, "max_rounds": rounds, "max_steps": len(messages)}
+        over = next((name for name, n in reached.items() if n >= limits.get(name, n + 1)), "")
+        if over:
+            return "too_many_errors" if over == "max_errors" else over
         reply = agent.tools_return(results) if results else agent.user_says(nudge)

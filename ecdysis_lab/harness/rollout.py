@@ -43,8 +43,9 @@ class Setup:
 
     @property
     def limits(self) -> dict[str, int]:
-        """Limits as the benchmark takes them."""
-        return {"max_steps": self.max_steps, "max_errors": self.max_errors}
+        """Limits as the benchmark takes them; its own ``max_steps`` holds where it is lower."""
+        own = getattr(load_benchmark(self.benchmark), "max_steps", self.max_steps)
+        return {"max_steps": min(self.max_steps, own), "max_errors": self.max_errors}
 
     @property
     def simulated(self) -> bool:
@@ -87,7 +88,7 @@ def run_trial(setup: Setup, task: Task, harness: Path, seed: int, budget: Budget
         setup.model,
         loaded,
         bench,
-        max_steps=setup.max_steps,
+        max_steps=setup.limits["max_steps"],
         params=setup.params,
         budget=budget,
         seed=seed,

@@ -320,6 +320,16 @@ def check(call, view):
     assert (left.score, left.interventions) == (1.0, ())
 
 
+def test_a_hook_knows_how_many_messages_are_left(tmp_path: Path) -> None:
+    source = "def observe(call, result, view):\n    return str(view.steps_left)\n"
+    (tmp_path / "regulation.py").write_text(source)
+    bench = load_benchmark(NAME)
+    left = run_trial(Setup(NAME, "sim/flawless"), bench.tasks("all")[0], tmp_path, 0)
+    assert [i.reason for i in left.interventions] == ["29"], "of 15 rounds the first is over"
+    assert replay(left, load_harness(tmp_path), bench).unchanged
+    assert play(bench, "own-01")[0].termination == "max_rounds"
+
+
 # -- clean tasks, facts ---------------------------------------------------------------------------------------------
 
 

@@ -44,6 +44,7 @@ class DBBench:
     tools = TOOLS
     user: Literal["model", "scripted", "none"] = "none"
     opening, human, slips = "", "", ""
+    max_steps = 1 + 2 * ROUNDS
 
     def __init__(self) -> None:
         self.items, self.engine = read_items(), chosen_engine()
@@ -69,7 +70,7 @@ class DBBench:
             checks = self._checks(item, desk)
             return float(all(checks.values())), checks
 
-        rules = {"max_steps": limits["max_steps"], "max_rounds": ROUNDS}
+        rules = {"max_rounds": min(ROUNDS, max(1, limits["max_steps"] // 2))}
         return run_solo(self, task, trial, agent, rules, score, nudge=NUDGE, ended=_committed)
 
     def environment(self, task_id: str) -> Desk:
