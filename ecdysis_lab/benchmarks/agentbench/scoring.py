@@ -102,7 +102,7 @@ def same_answer(answers: Any, label: Any) -> bool:
     given, wanted = values(answers), values(label)
     numbers = [_floats(given), _floats(wanted)]
     if numbers[0] is None or numbers[1] is None:
-        return set(given) == set(wanted) if max(len(given), len(wanted)) > 1 else given == wanted
+        return set(given) == set(wanted)
     return _pair(numbers[0], numbers[1])
 
 
