@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import weakref
 from decimal import Decimal
@@ -9,6 +10,7 @@ from typing import Any
 
 from ecdysis_lab.benchmarks.agentbench.engine import Answer, Database, Engine, Table, Value
 from ecdysis_lab.hooks import Call
+from ecdysis_lab.records import LabError
 
 SQL, COMMIT = "execute_sql", "commit_final_answer"
 MOST_CHARACTERS = 800
@@ -70,7 +72,7 @@ class Desk:
         """The database as the calls have left it."""
         if self._opened is None:
             self._opened = self.engine.open(self.table)
-            self._closed = weakref.finalize(self, self._opened.close)
+            self._closed = weakref.finalize(self, _close, self._opened)
         return self._opened
 
     def close(self) -> None:
@@ -98,6 +100,11 @@ class Desk:
             return None
         answer = self.database.execute(query, read_only=True)
         return None if answer.error else [[plain(value) for value in row] for row in answer.rows]
+
+
+def _close(database: Database) -> None:
+    with contextlib.suppress(LabError):  # at the end of the process its server may be gone before it
+        database.close()
 
 
 def told(answer: Answer) -> tuple[str, bool]:
