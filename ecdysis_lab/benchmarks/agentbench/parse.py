@@ -172,10 +172,14 @@ def _check_tokens(sql: str, tokens: list[Token]) -> None:
         elif kind == TokenType.COMMA:
             if _word(before) == "SELECT":
                 raise syntax_error(sql, token.start)
-            if _word(after) in ("FROM", "WHERE") or (after and after.token_type in (TokenType.R_PAREN, TokenType.STAR)):
+            if _word(after) in ("FROM", "WHERE") or (
+                after and after.token_type in (TokenType.R_PAREN, TokenType.STAR)
+            ):
                 raise syntax_error(sql, after.start if after else len(sql))
         elif kind == TokenType.STRING and (
-            _word(before) in _BY_NAME and not _in_call(tokens, place) or (before and before.token_type == TokenType.DOT)
+            _word(before) in _BY_NAME
+            and not _in_call(tokens, place)
+            or (before and before.token_type == TokenType.DOT)
         ):
             raise syntax_error(sql, token.start)
         elif kind in (TokenType.L_BRACKET, TokenType.DCOLON, TokenType.L_BRACE) or word == "ILIKE":
@@ -184,7 +188,11 @@ def _check_tokens(sql: str, tokens: list[Token]) -> None:
             raise syntax_error(sql, token.start + 1)
         elif word == "AS" and casts and casts[-1] == (depth, "CAST") and _word(after) not in _CAST_TYPES:
             raise syntax_error(sql, after.start if after else len(sql))
-        elif word in ("ORDER", "GROUP") and kind != TokenType.IDENTIFIER and (after is None or _word(after) != "BY"):
+        elif (
+            word in ("ORDER", "GROUP")
+            and kind != TokenType.IDENTIFIER
+            and (after is None or _word(after) != "BY")
+        ):
             raise syntax_error(sql, after.start if after else len(sql))
 
 
@@ -220,9 +228,13 @@ def _check_tree(sql: str, tokens: list[Token], tree: exp.Expression) -> None:
             start = int(node.meta["start"])
             if not node.args.get("quoted") and node.name.upper() in RESERVED:
                 raise syntax_error(sql, start)
-            if sql[start : start + 1] in "'\"" and isinstance(node.parent, exp.Schema | exp.Table | exp.Column):
+            if sql[start : start + 1] in "'\"" and isinstance(
+                node.parent, exp.Schema | exp.Table | exp.Column
+            ):
                 raise syntax_error(sql, start)
-        elif isinstance(node, exp.Subquery) and isinstance(node.parent, exp.From | exp.Join) and not node.alias:
+        elif (
+            isinstance(node, exp.Subquery) and isinstance(node.parent, exp.From | exp.Join) and not node.alias
+        ):
             if not isinstance(node.this, exp.Table | exp.Join):
                 raise syntax_error(sql, _after(tokens, node, len(sql)))
         elif isinstance(node, exp.Update):
@@ -232,7 +244,9 @@ def _check_tree(sql: str, tokens: list[Token], tree: exp.Expression) -> None:
 
 
 def _place(tokens: list[Token], literal: exp.Expression, sql: str) -> int:
-    return next((t.start for t in tokens if t.token_type == TokenType.STRING and t.text == literal.name), len(sql))
+    return next(
+        (t.start for t in tokens if t.token_type == TokenType.STRING and t.text == literal.name), len(sql)
+    )
 
 
 def _after(tokens: list[Token], node: exp.Expression, end: int) -> int:
