@@ -36,6 +36,15 @@ _CAST_TYPES = frozenset(
     "BINARY CHAR CHARACTER NCHAR VARCHAR DATE DATETIME DEC DECIMAL DOUBLE FLOAT INT INTEGER SIGNED UNSIGNED TIME".split()
 )
 _NO_SPACE = frozenset("SUM AVG MAX MIN COUNT GROUP_CONCAT SUBSTRING SUBSTR TRIM CAST NOW CURDATE".split())
+_ONE, _TWO, _THREE = (1, 1), (2, 2), (3, 3)
+_ARGUMENTS = {  # functions whose number of arguments is part of the grammar
+    **dict.fromkeys("SUM AVG MAX MIN YEAR MONTH DAY HOUR MINUTE SECOND DATE TIME ASCII".split(), _ONE),
+    **dict.fromkeys("LEFT RIGHT REPEAT TRUNCATE MOD DATE_ADD DATE_SUB".split(), _TWO),
+    **dict.fromkeys("REPLACE IF TIMESTAMPDIFF".split(), _THREE),
+    "SUBSTRING": (2, 3),
+    "SUBSTR": (2, 3),
+    "COUNT": (1, 99),
+}
 _BY_NAME = frozenset({"FROM", "JOIN", "INTO", "UPDATE", "TABLE"})
 _TOKENIZER = MySQL.Tokenizer
 
@@ -152,12 +161,15 @@ def _word(token: Token | None) -> str:
 def _check_tokens(sql: str, tokens: list[Token]) -> None:
     """Raise for what sqlglot takes and MySQL does not."""
     depth, casts = 0, []
+    calls: list[list[Any]] = []  # name and number of arguments of every open bracket
     for place, token in enumerate(tokens):
         kind, word = token.token_type, _word(token)
         before = tokens[place - 1] if place else None
         after = tokens[place + 1] if place + 1 < len(tokens) else None
         if kind == TokenType.L_PAREN:
             depth += 1
+            empty = after is not None and after.token_type == TokenType.R_PAREN
+            calls.append([_word(before), 0 if empty else 1])
             if depth > DEPTH:
                 raise MySQLError(1436, "Thread stack overrun")
             if _word(before) in ("CAST", "CONVERT"):
@@ -165,12 +177,18 @@ def _check_tokens(sql: str, tokens: list[Token]) -> None:
             if before is not None and _word(before) in _NO_SPACE and before.end + 1 < token.start:
                 raise _spaced(sql, before, after)
         elif kind == TokenType.R_PAREN:
+            name, count = calls.pop() if calls else ("", 0)
+            spread = "FROM" in (_word(t) for t in tokens[max(place - 8, 0) : place]) and name.startswith("SUBSTR")
+            if count < _ARGUMENTS.get(name, (0, 0))[0] and not spread:
+                raise syntax_error(sql, token.start)
             casts = [cast for cast in casts if cast[0] != depth]
             depth -= 1
         elif kind == TokenType.SEMICOLON and after is not None:
             raise syntax_error(sql, after.start)
         elif kind == TokenType.COMMA:
-            if _word(before) == "SELECT":
+            if calls:
+                calls[-1][1] += 1
+            if _word(before) == "SELECT" or (calls and calls[-1][1] > _ARGUMENTS.get(calls[-1][0], (0, 10**9))[1]):
                 raise syntax_error(sql, token.start)
             if _word(after) in ("FROM", "WHERE") or (after and after.token_type in (TokenType.R_PAREN, TokenType.STAR)):
                 raise syntax_error(sql, after.start if after else len(sql))

@@ -14,7 +14,7 @@ from sqlglot.tokens import Token
 from ecdysis_lab.benchmarks.agentbench import aggregates, dates, values
 from ecdysis_lab.benchmarks.agentbench.catalog import Catalog
 from ecdysis_lab.benchmarks.agentbench.engine import Answer, Table
-from ecdysis_lab.benchmarks.agentbench.errors import MySQLError
+from ecdysis_lab.benchmarks.agentbench.errors import MySQLError, unsupported
 from ecdysis_lab.benchmarks.agentbench.mysql_functions import Function, like, regexp
 from ecdysis_lab.benchmarks.agentbench.parse import clean, parse, tokens_of
 from ecdysis_lab.benchmarks.agentbench.rewrite import FUNCTIONS
@@ -147,6 +147,8 @@ class SqliteDatabase:
             return Answer(error=str(error).replace("{database}", DATABASE))
         except sqlite3.Error as error:
             return Answer(error=str(self._told(error)))
+        except (AttributeError, KeyError, IndexError, TypeError):  # a tree of a form that is not known here
+            return Answer(error=str(unsupported("this form of the statement")))
         except (RecursionError, MemoryError, OverflowError, ValueError):
             return Answer(error=str(MySQLError(1436, "Thread stack overrun")))
         finally:
