@@ -74,7 +74,7 @@ def real_text(value: float) -> str:
     """A double as MySQL writes it: no point for whole numbers, an exponent from 1e15 on."""
     if value == int(value) and abs(value) < 1e15:
         return str(int(value))
-    written = repr(value)
+    written = repr(value) if abs(value) < 1e15 else f"{Decimal(repr(value)).normalize():e}".replace("e+", "e")
     if "e" not in written:
         return written.removesuffix(".0")
     mantissa, exponent = written.split("e")
