@@ -9,8 +9,7 @@ from typing import Any
 
 from ecdysis_lab.benchmarks.agentbench.values import compare, fold, load, number, save, text
 
-GROUP_CONCAT_BYTES = 1024  # MySQL's group_concat_max_len, which AgentBench's hash is cut at
-_MARIADB_GROUP_CONCAT_BYTES = 1_048_576
+GROUP_CONCAT_CHARACTERS = 1_048_576
 
 
 class _Window:
@@ -163,15 +162,20 @@ class GroupConcat:
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, list[Any]]] = []
+        self.known: set[str] = set()
         self.shape, self.separator, self.size = "-1", ",", 0
 
     def step(self, shape: str, separator: str, *values: Any) -> None:
         """Take one row."""
         self.shape, self.separator = shape, separator
         parts = [load(value) for value in values[: int(shape[1])]]
-        if None not in parts and self.size < 4 * _MARIADB_GROUP_CONCAT_BYTES:
-            self.rows.append(("".join(map(text, parts)), [load(value) for value in values[int(shape[1]) :]]))
-            self.size += len(self.rows[-1][0])
+        if None not in parts and self.size < 4 * GROUP_CONCAT_CHARACTERS:
+            written = "".join(map(text, parts))
+            if shape[0] == "d" and fold(written) in self.known:
+                return
+            self.known.add(fold(written))
+            self.rows.append((written, [load(value) for value in values[int(shape[1]) :]]))
+            self.size += len(written)
 
     def finalize(self) -> Any:
         """The joined text, NULL without rows, cut at the limit."""
@@ -180,9 +184,7 @@ class GroupConcat:
         for place, direction in reversed(list(enumerate(self.shape[2:]))):
             self.rows.sort(key=cmp_to_key(lambda a, b, n=place: _order(a[1][n], b[1][n])), reverse=direction == "-")
         texts = [row[0] for row in self.rows]
-        if self.shape[0] == "d":
-            texts = list({fold(value): value for value in reversed(texts)}.values())[::-1]
-        return self.separator.join(texts)[:_MARIADB_GROUP_CONCAT_BYTES]
+        return self.separator.join(texts)[:GROUP_CONCAT_CHARACTERS]
 
 
 def _order(left: Any, right: Any) -> int:

@@ -143,6 +143,8 @@ class Catalog:
     def _show_columns(self, words: _Words, full: bool) -> Rows:
         name = words.after_from()
         database = words.name() if words.take("FROM") or words.take("IN") else ""
+        if words.left() and not words.ahead("LIKE", "WHERE"):
+            raise words.wrong()
         rows = self._columns(name, database)
         if full:
             rows = [(*row[:2], _COLLATION, *row[2:], _RIGHTS, "") for row in rows]
@@ -179,6 +181,10 @@ class _Words:
         taken = self.left() and self.tokens[self.place].text.upper() == word
         self.place += int(taken)
         return taken
+
+    def ahead(self, *choices: str) -> bool:
+        """Whether the next word is one of these."""
+        return self.left() and self.tokens[self.place].text.upper() in choices
 
     def wrong(self, back: bool = False) -> MySQLError:
         """The syntax error here, or at the word just read."""

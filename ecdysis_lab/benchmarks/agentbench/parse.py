@@ -36,6 +36,18 @@ _CAST_TYPES = frozenset(
     "BINARY CHAR CHARACTER NCHAR VARCHAR DATE DATETIME DEC DECIMAL DOUBLE FLOAT INT INTEGER SIGNED UNSIGNED TIME".split()
 )
 _NO_SPACE = frozenset("SUM AVG MAX MIN COUNT GROUP_CONCAT SUBSTRING SUBSTR TRIM CAST NOW CURDATE".split())
+_ONE, _TWO, _THREE = (1, 1), (2, 2), (3, 3)
+_ARGUMENTS = {  # functions whose number of arguments is part of the grammar
+    **dict.fromkeys("SUM AVG MAX MIN YEAR MONTH DAY HOUR MINUTE SECOND DATE TIME ASCII".split(), _ONE),
+    **dict.fromkeys("LEFT RIGHT REPEAT TRUNCATE MOD DATE_ADD DATE_SUB".split(), _TWO),
+    **dict.fromkeys("REPLACE IF TIMESTAMPDIFF".split(), _THREE),
+    "SUBSTRING": (2, 3),
+    "SUBSTR": (2, 3),
+    "COUNT": (1, 99),
+}
+_CLAUSES = {"FROM": 1, "WHERE": 2, "GROUP": 3, "HAVING": 4, "ORDER": 5, "LIMIT": 6}
+_OPERATORS = (TokenType.MOD, TokenType.SLASH, TokenType.EQ, TokenType.LT, TokenType.GT, TokenType.NEQ)
+_OPENERS = frozenset({"SELECT", "WHERE", "LIKE", "AND", "OR", "BY", "NOT", "IN", "SET", "FROM"})
 _BY_NAME = frozenset({"FROM", "JOIN", "INTO", "UPDATE", "TABLE"})
 _TOKENIZER = MySQL.Tokenizer
 
@@ -81,7 +93,7 @@ def tokens_of(sql: str) -> list[Token]:
         raise MySQLError(1065, "Query was empty")
     first = tokens[0]
     if first.token_type != TokenType.L_PAREN and first.text.upper() not in STATEMENTS:
-        raise syntax_error(sql, first.start)
+        raise syntax_error(sql, 0 if sql.startswith("`") else first.start)
     return tokens
 
 
@@ -123,7 +135,10 @@ def _unfinished(sql: str) -> MySQLError:
     head = sql[:opened]
     try:
         tokens = list(_DIALECT.tokenize(head + " ''"))
+        _check_tokens(sql, tokens)
         _DIALECT.parser().parse(tokens, head + " ''")
+    except MySQLError as error:
+        return error
     except ParseError as error:
         return _at(sql, tokens, error)
     except (TokenError, RecursionError):
@@ -140,7 +155,8 @@ def _at(sql: str, tokens: list[Token], error: ParseError) -> MySQLError:
             missing = str(told.get("description", "")).startswith("Required keyword")
             if missing and place + 1 < len(tokens):
                 return syntax_error(sql, tokens[place + 1].start)
-            return syntax_error(sql, len(sql) if missing or not marked else token.start)
+            ended = missing or not marked or ("Expecting )" in str(told) and place + 1 == len(tokens))
+            return syntax_error(sql, len(sql) if ended else token.start)
     return syntax_error(sql, len(sql))
 
 
@@ -152,12 +168,18 @@ def _word(token: Token | None) -> str:
 def _check_tokens(sql: str, tokens: list[Token]) -> None:
     """Raise for what sqlglot takes and MySQL does not."""
     depth, casts = 0, []
+    calls: list[list[Any]] = []  # name and number of arguments of every open bracket
+    ranks = [0]  # the last clause seen, inside and outside of each bracket
+    _check_target(sql, tokens)
     for place, token in enumerate(tokens):
         kind, word = token.token_type, _word(token)
         before = tokens[place - 1] if place else None
         after = tokens[place + 1] if place + 1 < len(tokens) else None
         if kind == TokenType.L_PAREN:
             depth += 1
+            empty = after is not None and after.token_type == TokenType.R_PAREN
+            calls.append([_word(before), 0 if empty else 1])
+            ranks.append(0)
             if depth > DEPTH:
                 raise MySQLError(1436, "Thread stack overrun")
             if _word(before) in ("CAST", "CONVERT"):
@@ -165,12 +187,19 @@ def _check_tokens(sql: str, tokens: list[Token]) -> None:
             if before is not None and _word(before) in _NO_SPACE and before.end + 1 < token.start:
                 raise _spaced(sql, before, after)
         elif kind == TokenType.R_PAREN:
+            name, count = calls.pop() if calls else ("", 0)
+            spread = "FROM" in (_word(t) for t in tokens[max(place - 8, 0) : place]) and name.startswith("SUBSTR")
+            if count < _ARGUMENTS.get(name, (0, 0))[0] and not spread:
+                raise syntax_error(sql, token.start)
             casts = [cast for cast in casts if cast[0] != depth]
+            ranks = ranks[:-1] or [0]
             depth -= 1
         elif kind == TokenType.SEMICOLON and after is not None:
             raise syntax_error(sql, after.start)
         elif kind == TokenType.COMMA:
-            if _word(before) == "SELECT":
+            if calls:
+                calls[-1][1] += 1
+            if _word(before) == "SELECT" or (calls and calls[-1][1] > _ARGUMENTS.get(calls[-1][0], (0, 10**9))[1]):
                 raise syntax_error(sql, token.start)
             if _word(after) in ("FROM", "WHERE") or (after and after.token_type in (TokenType.R_PAREN, TokenType.STAR)):
                 raise syntax_error(sql, after.start if after else len(sql))
@@ -182,10 +211,47 @@ def _check_tokens(sql: str, tokens: list[Token]) -> None:
             raise syntax_error(sql, token.start)
         elif kind == TokenType.EQ and len(token.text) == 2:
             raise syntax_error(sql, token.start + 1)
-        elif word == "AS" and casts and casts[-1] == (depth, "CAST") and _word(after) not in _CAST_TYPES:
+        elif word == "AS" and casts and casts[-1] == (depth, "CAST") and _word(after).split(" ")[0] not in _CAST_TYPES:
             raise syntax_error(sql, after.start if after else len(sql))
-        elif word in ("ORDER", "GROUP") and kind != TokenType.IDENTIFIER and (after is None or _word(after) != "BY"):
-            raise syntax_error(sql, after.start if after else len(sql))
+        elif word in ("ORDER", "GROUP") and not _by(word, after):
+            named = before is not None and (before.token_type == TokenType.COMMA or _word(before) in _OPENERS)
+            raise syntax_error(sql, token.start if named else after.start if after else len(sql))
+        elif word == "LIMIT" and after is not None and after.token_type not in (TokenType.NUMBER, TokenType.PLACEHOLDER):
+            raise syntax_error(sql, after.start)
+        elif word in ("IS", "NOT") and "IS" in (word, _word(before)):
+            if _word(after) not in ("NOT", "NULL", "TRUE", "FALSE", "UNKNOWN"):
+                raise syntax_error(sql, after.start if after else len(sql))
+        elif word == "OUTER" and _word(before) == "FULL":
+            raise syntax_error(sql, token.start)
+        elif kind in _OPERATORS and (_word(before) in _OPENERS or (before and before.token_type in (TokenType.COMMA, *_OPERATORS))):
+            raise syntax_error(sql, token.start)
+        elif kind == TokenType.VAR and before and before.token_type == TokenType.STRING and before.end + 1 == token.start:
+            raise syntax_error(sql, token.start)
+        if word in ("SELECT", "UNION", "EXCEPT", "INTERSECT"):
+            ranks[-1] = 0
+        elif word in _CLAUSES and kind not in (TokenType.VAR,):
+            if _CLAUSES[word] < ranks[-1]:
+                raise syntax_error(sql, token.start)
+            ranks[-1] = _CLAUSES[word]
+
+
+def _by(word: str, after: Token | None) -> bool:
+    return " " in word or _word(after) == "BY"
+
+
+def _check_target(sql: str, tokens: list[Token]) -> None:
+    """Raise for a text in INSERT's list of columns, and for a second name after DELETE FROM."""
+    first = _word(tokens[0])
+    if first in ("INSERT", "REPLACE"):
+        for token in tokens[1:]:
+            if _word(token) in ("VALUES", "VALUE", "SELECT", "SET"):
+                return
+            if token.token_type == TokenType.STRING:
+                raise syntax_error(sql, token.start)
+    if first == "DELETE" and len(tokens) > 3 and _word(tokens[1]) == "FROM":
+        after = tokens[3]
+        if after.token_type not in (TokenType.DOT, TokenType.COMMA) and _word(after) not in ("WHERE", "ORDER", "LIMIT", "USING"):
+            raise syntax_error(sql, after.start)
 
 
 def _in_call(tokens: list[Token], place: int) -> bool:
@@ -225,6 +291,8 @@ def _check_tree(sql: str, tokens: list[Token], tree: exp.Expression) -> None:
         elif isinstance(node, exp.Subquery) and isinstance(node.parent, exp.From | exp.Join) and not node.alias:
             if not isinstance(node.this, exp.Table | exp.Join):
                 raise syntax_error(sql, _after(tokens, node, len(sql)))
+        elif isinstance(node, exp.Select) and not node.expressions:
+            raise syntax_error(sql, len(sql))
         elif isinstance(node, exp.Update):
             for setting in node.expressions:
                 if isinstance(setting, exp.EQ) and isinstance(setting.this, exp.Literal):

@@ -317,11 +317,11 @@ class Expressions:
         _, least, most, kind = FUNCTIONS[name]
         unit = name == "timestampdiff" and isinstance(node.expressions[0], exp.Column | exp.Var)
         rest = node.expressions[1:] if unit else node.expressions
+        if not least <= len(node.expressions) <= most:
+            raise MySQLError(1582, f"Incorrect parameter count in the call to native function '{written}'")
         parts = [self.expr(part) for part in rest]
         if unit:
             parts.insert(0, Expr(self.bind(node.expressions[0].name.upper()), "text"))
-        if not least <= len(parts) <= most:
-            raise MySQLError(1582, f"Incorrect parameter count in the call to native function '{written}'")
         if kind == "number":
             kind = parts[0].kind if parts[0].kind in ("int", "dec") else "real"
         elif kind == "any":

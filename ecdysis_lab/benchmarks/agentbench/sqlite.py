@@ -14,7 +14,7 @@ from sqlglot.tokens import Token
 from ecdysis_lab.benchmarks.agentbench import aggregates, dates, values
 from ecdysis_lab.benchmarks.agentbench.catalog import Catalog
 from ecdysis_lab.benchmarks.agentbench.engine import Answer, Table
-from ecdysis_lab.benchmarks.agentbench.errors import MySQLError
+from ecdysis_lab.benchmarks.agentbench.errors import MySQLError, unsupported
 from ecdysis_lab.benchmarks.agentbench.mysql_functions import Function, like, regexp
 from ecdysis_lab.benchmarks.agentbench.parse import clean, parse, tokens_of
 from ecdysis_lab.benchmarks.agentbench.rewrite import FUNCTIONS
@@ -147,6 +147,8 @@ class SqliteDatabase:
             return Answer(error=str(error).replace("{database}", DATABASE))
         except sqlite3.Error as error:
             return Answer(error=str(self._told(error)))
+        except (AttributeError, KeyError, IndexError, TypeError):  # a tree of a form that is not known here
+            return Answer(error=str(unsupported("this form of the statement")))
         except (RecursionError, MemoryError, OverflowError, ValueError):
             return Answer(error=str(MySQLError(1436, "Thread stack overrun")))
         finally:
@@ -161,7 +163,7 @@ class SqliteDatabase:
         if word == "SHOW" or (word in ("DESC", "DESCRIBE", "EXPLAIN") and _names_table(tokens)):
             return _answer(self.catalog.show(sql, tokens))
         if word in _SETS:
-            return self._set(connection, sql, tokens, word)
+            return self._set(tokens, word)
         if word == "REPLACE":
             sql = "INSERT" + sql[tokens[0].end + 1 :]
             tokens = tokens_of(sql)
@@ -194,17 +196,13 @@ class SqliteDatabase:
             cursor.close()
         return _answer(rows)
 
-    def _set(self, connection: sqlite3.Connection, sql: str, tokens: list[Token], word: str) -> Answer:
-        """SET, USE, transactions and locks: what changes no data."""
+    def _set(self, tokens: list[Token], word: str) -> Answer:
+        """SET, USE, locks, and transactions, which do nothing: every statement is committed as it ends."""
         rest = [token.text.upper() for token in tokens[1:]]
         if word == "USE" and rest[:1] != [DATABASE.upper()]:
             raise MySQLError(1049, f"Unknown database '{tokens[1].text if rest else ''}'")
         if word == "SET" and {"GLOBAL", "PASSWORD", "ROLE"} & set(rest[:1]):
             raise MySQLError(1227, "Access denied; you need (at least one of) the SUPER privilege(s) for this operation")
-        if word in ("BEGIN", "START") and not connection.in_transaction:
-            connection.execute("BEGIN")
-        elif word in ("COMMIT", "ROLLBACK") and connection.in_transaction:
-            connection.execute(word)
         return Answer()
 
     def _told(self, error: sqlite3.Error) -> MySQLError:

@@ -15,7 +15,7 @@ PACKET = 16 * 1024 * 1024  # bytes; a longer text is NULL, as MySQL's max_allowe
 TEXT_BYTES = 65_535
 NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
 WHOLE = re.compile(r"\s*([+-]?\d+)")
-_DATE = re.compile(r"\s*(\d{4}|\d{2})[-/.:](\d{1,2})[-/.:](\d{1,2})(?:[ T]+(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?)?")
+_DATE = re.compile(r"\s*(\d{4}|\d{2})[-/.:](\d{1,2})[-/.:](\d{1,2})(?!\d)(?:[ T]+(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?)?")
 _PACKED = re.compile(r"\s*(\d{4})(\d{2})(\d{2})(?:(\d{2})(\d{2})(\d{2}))?(?!\d)")
 
 
@@ -74,7 +74,7 @@ def real_text(value: float) -> str:
     """A double as MySQL writes it: no point for whole numbers, an exponent from 1e15 on."""
     if value == int(value) and abs(value) < 1e15:
         return str(int(value))
-    written = repr(value)
+    written = repr(value) if abs(value) < 1e15 else f"{Decimal(repr(value)).normalize():e}".replace("e+", "e")
     if "e" not in written:
         return written.removesuffix(".0")
     mantissa, exponent = written.split("e")

@@ -189,7 +189,7 @@ class Writes(Queries):
         """DROP TABLE."""
         if tree.args.get("kind") != "TABLE":
             raise MySQLError(1044, f"Access denied for user 'agent'@'localhost' to DROP {tree.args.get('kind')}")
-        name = tree.this.name
+        name = (tree.this or tree.expressions[0]).name
         if name not in self.catalog.tables:
             if tree.args.get("exists"):
                 return ""
@@ -211,6 +211,7 @@ class Writes(Queries):
             self.applied.append((name, [*columns, added]))
             return f"{head}ADD COLUMN {_definition(added)}"
         if isinstance(action, exp.Drop):
+            action = (action.this or action.expressions[0]).find(exp.Identifier)
             if action.name.lower() not in known:
                 raise MySQLError(1091, f"Can't DROP COLUMN `{action.name}`; check that it exists")
             self.applied.append((name, [c for c in columns if c[0].lower() != action.name.lower()]))
