@@ -155,10 +155,11 @@ class Intervention:
     ----------
     step : index into ``Trajectory.context`` of the message it concerns.
     hook : ``"describe"``, ``"brief"``, ``"check"``, ``"observe"`` or ``"on_reply"``.
-    action : ``"rewrite"``, ``"refuse"``, ``"annotate"``, ``"pass_through"`` (after three refusals) or ``"fault"``.
+    action : ``"rewrite"``, ``"realize"`` (a reply taken as calls), ``"refuse"``, ``"annotate"``, ``"pass_through"``
+        (after three refusals) or ``"fault"``.
     rule : the rule's name, or the fault's kind.
     tool : tool concerned, or an empty string.
-    before, after : arguments or text on both sides of a rewrite.
+    before, after : arguments or text on both sides of a rewrite; the reply, and the calls that it was realized as.
     reason : text the model was shown, or the fault's message.
     """
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 
 from ecdysis_lab.harness.host import HarnessFault, Host
 from ecdysis_lab.harness.source import Harness
-from ecdysis_lab.hooks import Allow, Call, Done, Refuse, Rewrite, Verdict
+from ecdysis_lab.hooks import Allow, Call, Done, Realize, Refuse, Rewrite, Verdict
 from ecdysis_lab.hooks.verdicts import NOTE, REFUSED, REPLY_STOPPED, REWRITTEN
 from ecdysis_lab.models import (
     Budget,
@@ -204,7 +204,7 @@ class HarnessedAgent:
                 self._reject_malformed(answer)
                 continue
             message = Message("assistant", answer.text, self._with_ids(answer.calls))
-            verdicts = self._judge(message)
+            message, verdicts = self._judged(message)
             if not any(isinstance(v, Refuse) for v in verdicts):
                 sent = self._let_through(message, verdicts)
                 if answer.malformed:  # it loses only itself: told beside the result of the last good call
@@ -278,6 +278,20 @@ class HarnessedAgent:
                 for c in message.calls
             ]
         return [self._safely("on_reply", partial(self.host.on_reply, text, left), passed)]
+
+    def _judged(self, message: Message) -> tuple[Message, list[Verdict]]:
+        """The message, with the calls that its text was realized as, and the verdicts on what it is then."""
+        verdicts = self._judge(message)
+        meant = verdicts[0]
+        if not isinstance(meant, Realize):
+            return message, verdicts
+        calls = self._with_ids(meant.calls)
+        after = [{"name": c.name, "arguments": c.arguments} for c in calls]
+        self._note(
+            "realize", "on_reply", rule=meant.rule, tool=calls[0].name, before=message.content, after=after
+        )
+        message = replace(message, calls=calls)
+        return message, self._judge(message)
 
     def _count_refusal(self, message: Message) -> int:
         """How often in a row this very message has been refused, this time included."""

@@ -74,7 +74,11 @@ def flawless(harness: Harness, benchmark: Benchmark, store: Store, workers: int 
     left = rollout(Setup(benchmark.name, "sim/flawless"), tasks, harness, [0], store, workers=workers)
     acts = [(t, i) for t in left for i in t.interventions]
     refused = [(t, i) for t, i in acts if i.action == "refuse"]
-    altered = [(t, i) for t, i in acts if i.action == "rewrite" and not same_meaning(i.before, i.after)]
+    altered = [
+        (t, i)
+        for t, i in acts
+        if i.action == "realize" or (i.action == "rewrite" and not same_meaning(i.before, i.after))
+    ]
     return {
         "tasks": len(tasks),
         "accuracy": sum(t.success for t in left) / len(tasks),

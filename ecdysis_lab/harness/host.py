@@ -122,7 +122,7 @@ class Host:
         """Verdict on a text before it reaches the user."""
         if not self.has("on_reply"):
             return Allow()
-        return validate.verdict("on_reply", self._hook("on_reply", text, steps_left=steps_left))
+        return validate.verdict("on_reply", self._hook("on_reply", text, steps_left=steps_left), self._kinds)
 
     def close(self) -> None:
         """End the worker; the host must not be used afterwards."""

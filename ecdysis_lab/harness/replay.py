@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ecdysis_lab.benchmarks.solo import leave
 from ecdysis_lab.harness.agent import HarnessedAgent, unquoted
 from ecdysis_lab.harness.source import Harness
-from ecdysis_lab.hooks import Allow, Call, Done, Refuse, Rewrite, Verdict
+from ecdysis_lab.hooks import Allow, Call, Done, Realize, Refuse, Rewrite, Verdict
 from ecdysis_lab.hooks.verdicts import NOTE, REFUSED, REPLY_STOPPED
 from ecdysis_lab.records import Benchmark, Intervention, Message, Trajectory, tool_key
 
 REPLY = "reply: "  # before the text of a reply that is told as an act
+NO_LONGER = ("Its text was realized as this call, and is not any more.", "Realize it as the same call.")
 NOT_THIS_ONE = "another call of the same message was refused"  # what the agent is told of its other calls
 
 
@@ -75,6 +76,7 @@ class _Walk:
         self.results = {m.call_id: m for m in own if m.role == "tool"}
         acts = trajectory.interventions
         self.gave_way = {i.step for i in acts if i.action == "pass_through"}
+        self.realized = {i.step for i in acts if i.action == "realize"}
         self.sent = {i.step: str(i.after) for i in acts if (i.hook, i.action) == ("on_reply", "rewrite")}
         self.differences: list[Difference] = []
         self.rejected: list[Difference] = []
@@ -126,7 +128,7 @@ class _Walk:
         """One message by the candidate; ``answers`` are what followed it in the recorded context."""
         ran = [self.executed.get(c.id, c) for c in message.calls]
         self.pending = {c.id: c for c in ran}
-        verdicts = self.agent._judge(message)
+        verdicts = self._verdicts(step, message)
         hook = self.agent._hook(message)
         self.acts += [(step, hook, str(v)) for v in verdicts if not isinstance(v, Allow)]
         if any(a.startswith((REFUSED, REPLY_STOPPED)) for a in answers):
@@ -143,6 +145,18 @@ class _Walk:
                 self._compare_reply(step, verdict, message.content or "")
         if not message.calls and message.content:
             self.agent.host.add_message("assistant", self.sent.get(step, message.content))
+
+    def _verdicts(self, step: int, message: Message) -> list[Verdict]:
+        """Of a recorded message; a text that was realized is judged as a text first, and must mean the same calls."""
+        if step not in self.realized:
+            return self.agent._judge(message)
+        (meant,) = self.agent._judge(replace(message, calls=()))
+        if isinstance(meant, Realize):
+            self.acts.append((step, "on_reply", str(meant)))
+            if [tool_key(c) for c in meant.calls] == [tool_key(c) for c in message.calls]:
+                return self.agent._judge(message)
+        stopped = meant if isinstance(meant, Refuse) else Refuse(*NO_LONGER, meant.rule)
+        return [stopped for _ in message.calls]
 
     def _compare_call(self, step: int, verdict: Verdict, call: Call, ran: Call) -> None:
         arguments, act = call.arguments, tool_key(call)
@@ -165,6 +179,8 @@ class _Walk:
     def _compare_reply(self, step: int, verdict: Verdict, text: str) -> None:
         then, act = self.sent.get(step, text), f"{REPLY}{text[:120]}"
         now = verdict.text if isinstance(verdict, Rewrite) and verdict.text else text
+        if isinstance(verdict, Realize):
+            now = f"realized as {', '.join(tool_key(c) for c in verdict.calls)}"
         if isinstance(verdict, Refuse):
             reason = f"{verdict.reason} {verdict.option}"
             self.differences.append(Difference(step, "refused", act, verdict.rule, reason))

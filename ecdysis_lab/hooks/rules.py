@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ecdysis_lab.hooks.forms import Pattern, Row
-from ecdysis_lab.hooks.verdicts import Allow, Call, Refuse, Rewrite, Verdict, enabled
+from ecdysis_lab.hooks.verdicts import Allow, Call, Realize, Refuse, Rewrite, Verdict, enabled
 from ecdysis_lab.hooks.view import View
 
 Canonical = Callable[[str], Any]
@@ -15,6 +15,7 @@ CallRule = Callable[[Call, View], Verdict | None]
 FindCall = Callable[[Call, View], str | None]
 NoteRule = Callable[[Call, str, View], str | None]
 FindReply = Callable[[str, View], tuple[str, str] | None]
+FindCalls = Callable[[str, View], Call | tuple[Call, ...] | None]
 ReplyRule = Callable[[str, View], Verdict | None]
 Hook = Callable[..., Any]
 Form = tuple[str, Canonical, Collection[str]]  # name, what it does, tools that it is for (none: all)
@@ -32,7 +33,8 @@ class Rules:
     Attributes
     ----------
     forms, lines : what ``check`` runs: first all forms, then policy lines up to the first refusal.
-    notes : what ``observe`` runs, up to the first note. replies : what ``on_reply`` runs, up to the first refusal.
+    notes : what ``observe`` runs, up to the first note.
+    replies : what ``on_reply`` runs, up to the first that finds something.
     hints, procedures : what ``describe`` and ``brief`` add, each in a paragraph of its own.
     """
 
@@ -130,6 +132,20 @@ class Rules:
 
         return register
 
+    def realize(self, name: str) -> Callable[[FindCalls], ReplyRule]:
+        """Register ``find(text, view) -> call, calls or None`` as a rule that takes a reply as the calls it meant."""
+
+        def register(find: FindCalls) -> ReplyRule:
+            def rule(text: str, view: View) -> Verdict | None:
+                found = find(text, view)
+                calls = (found,) if isinstance(found, Call) else found
+                return Realize(tuple(calls), name) if calls else None
+
+            _add(self.replies, name, rule)
+            return rule
+
+        return register
+
     def hint(self, name: str, tool: str, text: str) -> None:
         """Register a text for the description of a tool."""
         _add(self.hints, name, (tool, text))
@@ -207,7 +223,7 @@ class Rules:
         return next((note for note in notes if note), None)
 
     def on_reply(self, text: str, view: View) -> Verdict:
-        """Stop a reply that is not true."""
+        """What the first rule says that finds something: a refusal, or the calls that the reply meant."""
         verdicts = (rule(text, view) for name, rule in self.replies.items() if enabled(name))
         return next((verdict for verdict in verdicts if verdict), Allow())
 

@@ -84,7 +84,23 @@ class Refuse:
     rule: str = ""
 
 
-Verdict = Allow | Rewrite | Refuse
+@dataclass(frozen=True)
+class Realize:
+    """Take a reply as the calls that it meant (``on_reply``): SQL in a fence, a call written as text.
+
+    Every call is then checked like any other.
+
+    Parameters
+    ----------
+    calls : what the text meant, one at least; their ids are given later.
+    rule : name of the rule that decided.
+    """
+
+    calls: tuple[Call, ...]
+    rule: str = ""
+
+
+Verdict = Allow | Rewrite | Refuse | Realize
 
 _DISABLED: set[str] = set()
 

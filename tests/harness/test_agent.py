@@ -18,7 +18,7 @@ from ecdysis_lab.hooks.verdicts import NOTE, REFUSED, REPLY_STOPPED, REWRITTEN
 from ecdysis_lab.models import ContentError, TemplateError
 from ecdysis_lab.records import Completion, Message, Task, Usage
 
-HEAD = "from ecdysis_lab.hooks import Allow, Refuse, Rewrite\n"
+HEAD = "from ecdysis_lab.hooks import Allow, Call, Realize, Refuse, Rewrite\n"
 TOOLS: list[dict[str, Any]] = [
     {
         "name": name,
@@ -368,6 +368,53 @@ def test_text_beside_a_call_is_no_reply(stage: Make) -> None:
 
 
 # -- broken harnesses --------------------------------------------------------------------------------------------
+
+
+REALIZED = (
+    "def on_reply(text, view):\n"
+    "    name, _, value = text.partition(' #')\n"
+    "    return Realize((Call(name, {'id': '#' + value}),), 'written') if value else Allow()\n"
+)
+
+
+def test_a_reply_is_realized_as_the_call_it_meant(stage: Make) -> None:
+    """The environment gets the call, the model reads its text with it, and the record has both."""
+    made = stage([say("cancel_order #W1"), say("Done.")], regulation=REALIZED)
+    reply = made.user("Cancel.")
+    assert (made.shop.calls, reply.content) == ([CANCEL], "Done.")
+    (act,) = made.agent.interventions
+    assert (act.action, act.hook, act.rule, act.tool) == ("realize", "on_reply", "written", "cancel_order")
+    assert (act.before, act.after) == (
+        "cancel_order #W1",
+        [{"name": "cancel_order", "arguments": {"id": "#W1"}}],
+    )
+    asked, answer = made.seen[1][0][-2:]
+    assert (
+        asked["content"] == "cancel_order #W1"
+        and asked["tool_calls"][0]["id"] == answer["tool_call_id"] != ""
+    )
+    assert json.loads(answer["content"])["did"] == "cancel_order"
+
+
+def test_a_realized_call_is_checked_like_any_other(stage: Make) -> None:
+    made = stage(
+        [say("cancel_order #W1"), say("cancel_order #W2"), say("Done.")],
+        regulation=REALIZED,
+        actions=refuse_if("call.arguments['id'] == '#W1'"),
+    )
+    made.user("Cancel.")
+    assert made.shop.calls == [Call("cancel_order", {"id": "#W2"})]
+    assert [act for _, act in made.acts] == ["realize", "refuse", "realize"]
+    assert any(text.startswith(REFUSED) for text in made.context("tool"))
+
+
+def test_a_text_that_is_realized_and_refused_again_and_again_ends(stage: Make) -> None:
+    made = stage(
+        [say("cancel_order #W1")] * 4 + [say("Done.")], regulation=REALIZED, actions=refuse_if("True")
+    )
+    made.user("Cancel.")
+    assert made.shop.calls == [CANCEL]
+    assert made.acts[-1][1] == "pass_through"
 
 
 def test_a_broken_hook_is_recorded_and_the_trial_goes_on(stage: Make) -> None:

@@ -37,7 +37,7 @@ TOOLS: list[dict[str, Any]] = [
         "kind": "write",
     },
 ]
-HEAD = "from ecdysis_lab.hooks import Allow, Refuse, Rewrite, enabled\n"
+HEAD = "from ecdysis_lab.hooks import Allow, Call, Realize, Refuse, Rewrite, enabled\n"
 
 Make = Callable[..., Host]
 
@@ -245,6 +245,35 @@ def test_verdicts_are_validated(make: Make, value: str, what: str) -> None:
     fault = fault_of(lambda: host.check(CALL, 5))
     assert fault.kind == "contract" and what in fault.message, fault
     assert host.check(Call("c", {}), 5) == Allow(), "a broken answer leaves the worker usable"
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        ("None", "on_reply returned NoneType; return Allow(), Rewrite(...) or Refuse(...) or Realize(...)"),
+        ("Realize(())", "one to 8"),
+        ("Realize((Call('cancel_order', {}),) * 10_000)", "one to 8"),
+        ("Realize((Call('drop_order', {}),))", "no tool 'drop_order'; the tools are cancel_order, get_order"),
+        ("Realize(('cancel_order',))", "a tool's name and an argument object"),
+        ("Realize((Call('cancel_order', []),))", "a tool's name and an argument object"),
+        ("Realize((Call(3, {}),))", "a tool's name and an argument object"),
+        ("Realize((Call('cancel_order', {'a': '\\ud800'}),))", "plain JSON data"),
+        ("Realize((Call('cancel_order', {'a': " + "[" * 40 + "]" * 40 + "}),))", "plain JSON data"),
+        ("Realize((Call('cancel_order', {'a': view}),))", "not JSON"),
+    ],
+)
+def test_realized_calls_are_validated(make: Make, value: str, what: str) -> None:
+    host = make(
+        regulation=HEAD + f"def on_reply(text, view):\n    return {value} if text == 'x' else Allow()\n"
+    )
+    fault = fault_of(lambda: host.on_reply("x", 5))
+    assert fault.kind == "contract" and what in fault.message, fault
+    assert host.on_reply("y", 5) == Allow(), "a broken answer leaves the worker usable"
+
+
+def test_a_call_cannot_be_realized(make: Make) -> None:
+    host = make(actions=check("return Realize((call,))"))
+    assert "only a reply can be realized" in fault_of(lambda: host.check(CALL, 5)).message
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from ecdysis_lab.hooks.verdicts import REFUSED
 from ecdysis_lab.models import ModelParams
 from ecdysis_lab.records import Trajectory
 
-HOOKS = "from ecdysis_lab.hooks import Allow, Refuse, Rewrite\n\n\n"
+HOOKS = "from ecdysis_lab.hooks import Allow, Call, Realize, Refuse, Rewrite\n\n\n"
 REFUSE_READS = HOOKS + (
     "def check(call, view):\n"
     "    if call.name == 'get_reservation_details':\n"
@@ -193,6 +193,40 @@ def test_replies_that_would_be_stopped_or_reworded(tmp_path: Path) -> None:
     assert [d.what for d in stopped.differences] == ["refused"] * len(replies)
     assert [d.what for d in reworded.differences] == ["altered"] * len(replies)
     assert stopped.differences[0].act == f"reply: {replies[0].content[:120]}"
+
+
+REALIZED = HOOKS + (
+    "def on_reply(text, view):\n"
+    "    name, _, user = text.partition(' of ')\n"
+    "    return Realize((Call(name, {'user_id': user}),), 'written') if user else Allow()\n"
+)
+
+
+def test_a_realized_call_must_stay_one(tmp_path: Path, key: None) -> None:
+    """Quiet under its own harness; refused where the text stays a text, is stopped, or means another call."""
+    own = folder(tmp_path / "own", regulation=REALIZED)
+    (made,) = scripted([text("get_user_details of mia_li_3668")], own)
+    assert [i.action for i in made.interventions] == ["realize"]
+    assert any(m.calls and m.content for m in made.messages)
+    quiet(made, own)
+    act = 'get_user_details {"user_id": "mia_li_3668"}'
+    for name, source in (
+        ("text", HOOKS + "def on_reply(text, view):\n    return Allow()\n"),
+        ("stopped", STOP_REPLIES.replace("return", "return Allow() if ' of ' not in text else")),
+        ("other", REALIZED.replace("'user_id': user", "'user_id': user + '1'")),
+    ):
+        found = through(made, folder(tmp_path / name, regulation=source))
+        assert [(d.what, d.act) for d in found.differences] == [("refused", act)], name
+        assert not found.unchanged
+    checked = HOOKS + "def check(call, view):\n    return Refuse('No reading.', 'Ask.', 'no_reads')\n"
+    (refused,) = through(made, folder(tmp_path / "both", regulation=REALIZED, actions=checked)).differences
+    assert (refused.what, refused.rule) == ("refused", "no_reads")
+
+
+def test_a_reply_that_would_become_a_call_is_altered(tmp_path: Path, key: None) -> None:
+    (made,) = scripted([text("get_user_details of mia_li_3668")], load_harness("empty"))
+    (found,) = through(made, folder(tmp_path / "h", regulation=REALIZED)).differences
+    assert found.what == "altered" and found.reason.startswith("realized as get_user_details {")
 
 
 def test_a_call_that_the_environment_rejected_may_change(tmp_path: Path) -> None:

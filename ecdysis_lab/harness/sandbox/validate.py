@@ -5,14 +5,16 @@ Every function takes JSON data and raises ``HarnessFault`` of kind ``contract``.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from ecdysis_lab.harness.sandbox.pipe import HarnessFault
 from ecdysis_lab.harness.static import HOOKS
-from ecdysis_lab.hooks import Allow, Refuse, Rewrite, Verdict
+from ecdysis_lab.hooks import Allow, Call, Realize, Refuse, Rewrite, Verdict
 from ecdysis_lab.records import LAYER_FILES
 
 MAX_DEPTH = 32
+MAX_REALIZED = 8
 
 
 def contract(hook: str, what: str) -> HarnessFault:
@@ -45,8 +47,8 @@ def tool(value: Any, before: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-def verdict(hook: str, value: Any) -> Verdict:
-    """A verdict from its JSON form; None is an ``Allow()``."""
+def verdict(hook: str, value: Any, tools: Collection[str] = ()) -> Verdict:
+    """A verdict from its JSON form; None is an ``Allow()``. ``tools`` are those that a reply can be realized as."""
     if value is None:
         return Allow()
     if not isinstance(value, dict) or not clean(value):
@@ -59,6 +61,8 @@ def verdict(hook: str, value: Any) -> Verdict:
         if not reason.strip() or not option.strip():
             raise contract(hook, "a refusal needs a reason and a valid option")
         return Refuse(reason, option, rule)
+    if value.get("kind") == "Realize":
+        return Realize(_calls(hook, value.get("calls"), tools), rule)
     arguments, reply = value.get("arguments"), value.get("text")
     if hook == "check":
         if not isinstance(arguments, dict) or reply is not None:
@@ -69,6 +73,23 @@ def verdict(hook: str, value: Any) -> Verdict:
     if not text(hook, reply, "text").strip() or arguments is not None:
         raise contract(hook, "Rewrite of a reply needs text=, not empty, and no arguments=")
     return Rewrite(text=reply, rule=rule)
+
+
+def _calls(hook: str, value: Any, tools: Collection[str]) -> tuple[Call, ...]:
+    if hook != "on_reply":
+        raise contract(hook, "only a reply can be realized as calls; of a call return Rewrite(arguments=...)")
+    if not isinstance(value, list) or not 1 <= len(value) <= MAX_REALIZED:
+        raise contract(hook, f"Realize needs calls=, one to {MAX_REALIZED} of them")
+    for call in value:
+        match call:
+            case [str(name), dict()]:
+                if name not in tools:
+                    raise contract(
+                        hook, f"there is no tool {name[:80]!r}; the tools are {', '.join(sorted(tools))}"
+                    )
+            case _:
+                raise contract(hook, "Realize needs calls with a tool's name and an argument object")
+    return tuple(Call(name, arguments) for name, arguments in value)
 
 
 def clean(value: Any, depth: int = 0) -> bool:

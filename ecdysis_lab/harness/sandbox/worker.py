@@ -108,6 +108,9 @@ class _Worker:
     def _verdict(self, hook: str, value: Any) -> dict[str, Any] | None:
         if type(value) is hooks.Allow and value.rule == "":
             return None
+        if isinstance(value, hooks.Realize):
+            calls = [[getattr(c, "name", None), getattr(c, "arguments", None)] for c in value.calls]
+            return {"kind": "Realize", "calls": calls, "rule": value.rule}
         for kind in (hooks.Allow, hooks.Rewrite, hooks.Refuse):
             if isinstance(value, kind):
                 return {
@@ -116,6 +119,7 @@ class _Worker:
                 }
         raise _Contract(
             f"{hook} returned {type(value).__name__}; return Allow(), Rewrite(...) or Refuse(...)"
+            + (" or Realize(...)" if hook == "on_reply" else "")
         )
 
     def read(self, i: int, tool: str, arguments: dict[str, Any]) -> Any:

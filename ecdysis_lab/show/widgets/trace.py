@@ -114,7 +114,8 @@ def _call(step: Step, bad: bool) -> str:
 
 def _act(act: Intervention) -> str:
     what = f"harness {act.action} {act.tool or act.hook}" + (f" ({act.rule})" if act.rule else "")
-    return f'<div class="el-msg el-harness"><b>{escaped(what)}</b><pre>{_text(str(act.reason))}</pre></div>'
+    said = act.reason or f"{act.before} → {act.after}"
+    return f'<div class="el-msg el-harness"><b>{escaped(what)}</b><pre>{_text(str(said))}</pre></div>'
 
 
 def _pretty(result: str) -> str:
