@@ -151,7 +151,7 @@ def _item(record: Any, name: str, split: str) -> Item:
         raise _Damaged("type: is empty")
     kind = kind_of(record)
     label = _texts(record, "label")
-    if not label:
+    if not label or not (kind == "SELECT" or label[0].strip()):
         raise _Damaged("label: is empty")
     if kind != "SELECT":
         try:

@@ -7,7 +7,6 @@ a trial well. A change is scored by a hash of the whole table, a question by the
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -15,6 +14,7 @@ from ecdysis_lab.benchmarks.agentbench.data import Item, read_items
 from ecdysis_lab.benchmarks.agentbench.desk import COMMIT, SQL, TOOLS, Desk, given, plain
 from ecdysis_lab.benchmarks.agentbench.engines import chosen_engine
 from ecdysis_lab.benchmarks.agentbench.facts import facts_of
+from ecdysis_lab.benchmarks.agentbench.gold import statements
 from ecdysis_lab.benchmarks.agentbench.scoring import official_hash, same_answer, table_hash
 from ecdysis_lab.benchmarks.agentbench.statements import effect_of
 from ecdysis_lab.benchmarks.solo import run_solo
@@ -109,25 +109,26 @@ class DBBench:
     def _play(self, item: Item) -> tuple[Oracle, bool]:
         """The oracle, and whether its statement leads to the gold."""
         if item.id not in self._played:
-            statement = re.sub(r"\s*\n\s*", " ", item.gold.strip())
-            desk = Desk(self.engine, item.table)
-            try:
-                clean = bool(statement) and self._leads(item, desk, statement)
-            finally:
-                desk.close()
-            if not clean and item.kind == "SELECT":
-                statement = f"SELECT * FROM `{item.table.name.replace('`', '``')}`"
+            golds = statements(item)
+            leading = next((sql for sql in golds if self._leads(item, sql)), "")
+            look = f"SELECT * FROM `{item.table.name.replace('`', '``')}`"
             answers = list(item.label) if item.kind == "SELECT" else []
-            turns = (Call(SQL, {"query": statement}), Call(COMMIT, {"answers": answers}))
-            self._played[item.id] = Oracle(turns), clean
+            query = leading or (look if item.kind == "SELECT" else golds[0])
+            turns = (Call(SQL, {"query": query}), Call(COMMIT, {"answers": answers}))
+            self._played[item.id] = Oracle(turns), bool(leading)
         return self._played[item.id]
 
-    def _leads(self, item: Item, desk: Desk, statement: str) -> bool:
-        answer = desk.database.execute(statement)
-        if answer.error or item.kind != "SELECT":
-            return not answer.error and self._table_is_right(item, desk)
-        values = tuple(str(plain(value)) for row in answer.rows for value in row)
-        return same_answer(values, item.label)
+    def _leads(self, item: Item, sql: str) -> bool:
+        """Whether a statement leads to the gold on a fresh database; a question without a row is answered "none"."""
+        desk = Desk(self.engine, item.table)
+        try:
+            answer = desk.database.execute(sql)
+            if item.kind != "SELECT":
+                return not answer.error and self._table_is_right(item, desk)
+            values = [str(plain(value)) for row in answer.rows for value in row] or ["none"]
+            return not answer.error and same_answer(values, item.label)
+        finally:
+            desk.close()
 
     def _item(self, task_id: str) -> Item:
         if task_id not in self.items.by_id:
