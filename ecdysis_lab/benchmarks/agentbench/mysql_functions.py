@@ -272,9 +272,7 @@ def _quote(value: Any) -> str:
 
 
 def _sounds(value: str) -> str:
-    codes = {
-        c: str(n) for n, group in enumerate(("BFPV", "CGJKQSXZ", "DT", "L", "MN", "R"), 1) for c in group
-    }
+    codes = {c: str(n) for n, group in enumerate(("BFPV", "CGJKQSXZ", "DT", "L", "MN", "R"), 1) for c in group}
     letters = [c for c in like_fold(value) if "A" <= c <= "Z"]
     result, last = "".join(letters[:1]), codes.get(letters[0]) if letters else None
     for letter in letters[1:]:
@@ -365,14 +363,11 @@ def _rounded(rounding: str) -> Function:
             if not math.isfinite(value) or abs(value) > 1e15:
                 return value
             scaled = value * 10.0**places
-            nearest = math.trunc(scaled) if rounding == ROUND_DOWN else math.floor(abs(scaled) + 0.5)
-            return float(nearest if rounding == ROUND_DOWN else math.copysign(nearest, scaled)) / 10.0**places
+            return float(math.trunc(scaled) if rounding == ROUND_DOWN else round(scaled)) / 10.0**places
         unit = Decimal(1).scaleb(-min(places, _decimals_of(value)))
-        result = (
-            Decimal(value).quantize(unit, rounding).quantize(Decimal(1).scaleb(min(-places, 0) or 0))
-            if places < 0
-            else Decimal(value).quantize(unit, rounding)
-        )
+        result = Decimal(value).quantize(unit, rounding)
+        if places < 0:
+            result = result.quantize(Decimal(1))
         return int(result) if isinstance(value, int) else result
 
     return strict(round_to)
@@ -447,12 +442,7 @@ NUMBER_FUNCTIONS: dict[str, tuple[Function, int, int, str]] = {
     "pow": (_real(math.pow), 2, 2, "real"),
     "power": (_real(math.pow), 2, 2, "real"),
     "pi": (lambda: 3.141593, 0, 0, "real"),
-    "rand": (
-        lambda *seed: random.Random(*map(str, seed)).random() if seed else random.random(),
-        0,
-        1,
-        "real",
-    ),
+    "rand": (lambda *seed: random.Random(*map(str, seed)).random() if seed else random.random(), 0, 1, "real"),
     "sin": (_real(math.sin), 1, 1, "real"),
     "cos": (_real(math.cos), 1, 1, "real"),
     "tan": (_real(math.tan), 1, 1, "real"),

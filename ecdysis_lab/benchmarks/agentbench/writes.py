@@ -59,13 +59,11 @@ class Writes(Queries):
         if table.args.get("joins"):
             raise unsupported("writes to joined tables")
         if table.db.lower() == "information_schema":
-            raise MySQLError(
-                1044, "Access denied for user 'agent'@'localhost' to database 'information_schema'"
-            )
+            raise MySQLError(1044, "Access denied for user 'agent'@'localhost' to database 'information_schema'")
         return table.name, self.catalog.table(table.name, table.db)
 
-    def _cell(self, value: Expr, column: str, kind: str) -> str:
-        return f"m_cell({value.sql}, {self.bind(column)})" if kind == "text" else f"m_number({value.sql})"
+    def _cell(self, value: Expr, kind: str) -> str:
+        return f"m_cell({value.sql})" if kind == "text" else f"m_number({value.sql})"
 
     def insert(self, tree: Any) -> str:
         """INSERT with VALUES, SET or a query."""
@@ -78,9 +76,7 @@ class Writes(Queries):
                 raise unknown_column(column, "INSERT INTO")
             if column.lower() in (other.lower() for other in given[:place]):
                 raise MySQLError(1110, f"Column '{column}' specified twice")
-        chosen = [kinds[column.lower()] for column in given] or [
-            (column, kind) for column, _, kind in columns
-        ]
+        chosen = [kinds[column.lower()] for column in given] or [(column, kind) for column, _, kind in columns]
         heads = ", ".join(quoted(column) for column, _ in chosen)
         body = tree.expression
         rows = self._values(body, chosen) if isinstance(body, exp.Values) else self._selected(body, chosen)
@@ -93,9 +89,7 @@ class Writes(Queries):
             cells = row.expressions if isinstance(row, exp.Tuple) else [row.unnest()]
             if len(cells) != len(chosen):
                 raise MySQLError(1136, f"Column count doesn't match value count at row {place}")
-            values = [
-                self._cell(self.expr(cell), *column) for cell, column in zip(cells, chosen, strict=True)
-            ]
+            values = [self._cell(self.expr(cell), column[1]) for cell, column in zip(cells, chosen, strict=True)]
             rows.append(f"({', '.join(values)})")
         return f"VALUES {', '.join(rows)}"
 
@@ -106,7 +100,7 @@ class Writes(Queries):
         if len(columns) != len(chosen):
             raise MySQLError(1136, "Column count doesn't match value count at row 1")
         names = [f"c{place}" for place in range(len(columns))]
-        cells = [self._cell(Expr(f"q.{n}", ""), *column) for n, column in zip(names, chosen, strict=True)]
+        cells = [self._cell(Expr(f"q.{n}", ""), column[1]) for n, column in zip(names, chosen, strict=True)]
         return f"SELECT * FROM (WITH q({', '.join(names)}) AS ({sql}) SELECT {', '.join(cells)} FROM q)"
 
     def _target(self, table: Any) -> str:
@@ -124,9 +118,7 @@ class Writes(Queries):
         alias = quoted(self.scope.sources[0].alias)
         if not order and not limit and alias == quoted(name):
             return where
-        return (
-            f" WHERE rowid IN (SELECT {alias}.rowid FROM main.{quoted(name)} AS {alias}{where}{order}{limit})"
-        )
+        return f" WHERE rowid IN (SELECT {alias}.rowid FROM main.{quoted(name)} AS {alias}{where}{order}{limit})"
 
     def update(self, tree: Any) -> str:
         """UPDATE of one table; a later assignment sees the earlier ones."""
@@ -146,7 +138,7 @@ class Writes(Queries):
                 raise unknown_column(part.this.name, "SET")
             self.clause = "SET"
             value = self.expr(part.expression)
-            cell = self._cell(value, column.name, column.kind)
+            cell = self._cell(value, column.kind)
             for earlier, new in values.items():
                 cell = cell.replace(f"{quoted(source.alias)}.{quoted(earlier)}", new)
             values[column.name] = cell
@@ -179,9 +171,7 @@ class Writes(Queries):
         if tree.expression is not None:
             sql, selected = self.query(tree.expression)
             self.applied.append((name, [(column.name, "text", "text") for column in selected]))
-            cells = ", ".join(
-                f"m_cell({quoted(c.name)}, 'x') COLLATE m_ci AS {quoted(c.name)}" for c in selected
-            )
+            cells = ", ".join(f"m_cell({quoted(c.name)}) COLLATE m_ci AS {quoted(c.name)}" for c in selected)
             return f"CREATE TABLE main.{quoted(name)} AS SELECT {cells} FROM ({sql})"
         columns = [self._defined(part) for part in tree.this.expressions if isinstance(part, exp.ColumnDef)]
         if not columns:
@@ -193,19 +183,13 @@ class Writes(Queries):
     def _defined(part: Any) -> tuple[str, str, str]:
         written = part.kind.sql(dialect="mysql").lower() if part.kind is not None else "text"
         word = written.split("(")[0].upper()
-        return (
-            part.name,
-            {"int": "int(11)"}.get(written, written),
-            "int" if word.endswith("INT") else _KINDS.get(word, "text"),
-        )
+        return part.name, {"int": "int(11)"}.get(written, written), "int" if word.endswith("INT") else _KINDS.get(word, "text")
 
     def drop(self, tree: Any) -> str:
         """DROP TABLE."""
         if tree.args.get("kind") != "TABLE":
-            raise MySQLError(
-                1044, f"Access denied for user 'agent'@'localhost' to DROP {tree.args.get('kind')}"
-            )
-        name = (tree.this or tree.expressions[0]).name
+            raise MySQLError(1044, f"Access denied for user 'agent'@'localhost' to DROP {tree.args.get('kind')}")
+        name = tree.args["tables"][0].name
         if name not in self.catalog.tables:
             if tree.args.get("exists"):
                 return ""
@@ -227,7 +211,7 @@ class Writes(Queries):
             self.applied.append((name, [*columns, added]))
             return f"{head}ADD COLUMN {_definition(added)}"
         if isinstance(action, exp.Drop):
-            action = (action.this or action.expressions[0]).find(exp.Identifier)
+            action = action.args["tables"][0]
             if action.name.lower() not in known:
                 raise MySQLError(1091, f"Can't DROP COLUMN `{action.name}`; check that it exists")
             self.applied.append((name, [c for c in columns if c[0].lower() != action.name.lower()]))
