@@ -13,7 +13,7 @@ from ecdysis_lab.benchmarks.agentbench.rewrite import VERSION
 from ecdysis_lab.benchmarks.agentbench.scope import Column, Source, quoted
 
 Rows = list[tuple[Any, ...]]
-_CHARSET, _COLLATION, _RIGHTS = "utf8mb4", "utf8mb4_general_ci", "select,insert,update,references"
+_CHARSET, _COLLATION, _RIGHTS = "utf8mb4", "utf8mb4_general_ci", "select,insert,update"
 _TABLES = (
     "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME TABLE_TYPE ENGINE VERSION ROW_FORMAT TABLE_ROWS AVG_ROW_LENGTH "
     "DATA_LENGTH MAX_DATA_LENGTH INDEX_LENGTH DATA_FREE AUTO_INCREMENT CREATE_TIME UPDATE_TIME CHECK_TIME "
@@ -103,12 +103,10 @@ class Catalog:
         """
         words = _Words(sql, tokens)
         if words.next() != "SHOW":
-            columns = self._columns(words.name(), "")
-            if words.left():
-                wanted = words.name()
-                columns = [row for row in columns if like(row[0], wanted)]
+            table = words.name()
+            wanted = words.name() if words.left() and not words.ahead("WHERE") else "%"
             words.end()
-            return columns
+            return [row for row in self._columns(table, "") if like(row[0], wanted)]
         full = words.take("FULL") or words.take("EXTENDED")
         what = words.next()
         if what in ("TABLES", "TABLE") and not (what == "TABLE" and not words.take("STATUS")):

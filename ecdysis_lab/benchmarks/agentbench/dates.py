@@ -135,17 +135,19 @@ def str_to_date(value: Any, pattern: Any) -> Any:
     """STR_TO_DATE: a date, a date and time, or a time, by the letters of the pattern; NULL where it does not fit."""
     if value is None or pattern is None:
         return None
-    parts: list[str] = []
-    letters = re.findall(r"%(.)|(\s+)|(.)", text(pattern), flags=re.DOTALL)
-    if len({letter for letter, _, _ in letters if letter}) < sum(bool(letter) for letter, _, _ in letters):
-        return None
-    for letter, blank, plain in letters:
-        parts.append(_SPECS.get(letter, re.escape(letter)) if letter else r"\s*" if blank else re.escape(plain))
-    try:
-        found = re.match(r"\s*" + r"\s*".join(parts), text(value), flags=re.IGNORECASE)
-    except re.error:
-        return None
-    return None if found is None else _made(found.groupdict(), {letter for letter, _, _ in letters})
+    rest, got, letters = text(value).lstrip(), {}, set()
+    for letter, blank, plain in re.findall(r"%(.)|(\s+)|(.)", text(pattern), flags=re.DOTALL):
+        rest = rest.lstrip()
+        if not rest:
+            break
+        piece = _SPECS.get(letter, re.escape(letter)) if letter else "" if blank else re.escape(plain)
+        found = re.match(piece, rest, flags=re.IGNORECASE)
+        if found is None:
+            return None
+        got |= found.groupdict()
+        letters.add(letter)
+        rest = rest[found.end() :]
+    return _made(got, letters - {""})
 
 
 def _made(got: dict[str, str | None], letters: set[str]) -> Any:
@@ -160,8 +162,8 @@ def _made(got: dict[str, str | None], letters: set[str]) -> Any:
     timed, dated = letters & set("HkhIlisSTp"), letters & set("YymcdeDMb")
     if month > 12 or day > 31 or hour > 23 or minute > 59 or second > 59:
         return None
-    if not dated:
-        return dt.timedelta(hours=hour, minutes=minute, seconds=second) if timed else "0000-00-00"
+    if timed and not dated:
+        return dt.timedelta(hours=hour, minutes=minute, seconds=second)
     clock = f" {hour:02}:{minute:02}:{second:02}" if timed else ""
     if not (year and month and day):
         return f"{year:04}-{month:02}-{day:02}{clock}"

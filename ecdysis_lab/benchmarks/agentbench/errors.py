@@ -41,7 +41,7 @@ _SYNTAX = (
     "You have an error in your SQL syntax; check the manual that corresponds to your MariaDB server version "
     "for the right syntax to use near '{near}' at line {line}"
 )
-NEAR_CHARACTERS = 80
+NEAR_BYTES = 80
 
 
 class MySQLError(Exception):
@@ -62,7 +62,14 @@ def syntax_error(sql: str, start: int) -> MySQLError:
     line = sql.count("\n", 0, start) + 1
     if sql[start : start + 1] == ",":
         start += 1
-    return MySQLError(1064, _SYNTAX.format(near=sql[start : start + NEAR_CHARACTERS], line=line))
+    return MySQLError(1064, _SYNTAX.format(near=_near(sql[start:]), line=line))
+
+
+def _near(rest: str) -> str:
+    written = rest.encode(errors="replace")
+    if len(written) <= NEAR_BYTES:
+        return rest
+    return written[: NEAR_BYTES - 3].decode(errors="ignore") + "..."
 
 
 def unknown_column(name: str, clause: str) -> MySQLError:

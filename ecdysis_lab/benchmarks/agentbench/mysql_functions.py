@@ -363,10 +363,11 @@ def _rounded(rounding: str) -> Function:
             if not math.isfinite(value) or abs(value) > 1e15:
                 return value
             scaled = value * 10.0**places
-            nearest = math.trunc(scaled) if rounding == ROUND_DOWN else math.floor(abs(scaled) + 0.5)
-            return float(nearest if rounding == ROUND_DOWN else math.copysign(nearest, scaled)) / 10.0**places
+            return float(math.trunc(scaled) if rounding == ROUND_DOWN else round(scaled)) / 10.0**places
         unit = Decimal(1).scaleb(-min(places, _decimals_of(value)))
-        result = Decimal(value).quantize(unit, rounding).quantize(Decimal(1).scaleb(min(-places, 0) or 0))if places < 0 else Decimal(value).quantize(unit, rounding)
+        result = Decimal(value).quantize(unit, rounding)
+        if places < 0:
+            result = result.quantize(Decimal(1))
         return int(result) if isinstance(value, int) else result
 
     return strict(round_to)

@@ -73,7 +73,7 @@ def clean(sql: str) -> str:
     """
     if len(sql) > PACKET_CHARACTERS:
         raise MySQLError(1153, "Got a packet bigger than 'max_allowed_packet' bytes")
-    return sql.encode(errors="replace").decode().strip()
+    return sql.encode(errors="replace").decode().strip().rstrip("; \t\r\n")
 
 
 def tokens_of(sql: str) -> list[Token]:
@@ -133,10 +133,11 @@ def _unfinished(sql: str) -> MySQLError:
     if not quote:
         return syntax_error(sql, len(sql))
     head = sql[:opened]
+    filler = "0" if quote == "`" else "''"
     try:
-        tokens = list(_DIALECT.tokenize(head + " ''"))
+        tokens = list(_DIALECT.tokenize(head + filler))
         _check_tokens(sql, tokens)
-        _DIALECT.parser().parse(tokens, head + " ''")
+        _DIALECT.parser().parse(tokens, head + filler)
     except MySQLError as error:
         return error
     except ParseError as error:
@@ -171,6 +172,7 @@ def _check_tokens(sql: str, tokens: list[Token]) -> None:
     calls: list[list[Any]] = []  # name and number of arguments of every open bracket
     ranks = [0]  # the last clause seen, inside and outside of each bracket
     _check_target(sql, tokens)
+    _check_set(sql, tokens)
     for place, token in enumerate(tokens):
         kind, word = token.token_type, _word(token)
         before = tokens[place - 1] if place else None
@@ -223,7 +225,7 @@ def _check_tokens(sql: str, tokens: list[Token]) -> None:
                 raise syntax_error(sql, after.start if after else len(sql))
         elif word == "OUTER" and _word(before) == "FULL":
             raise syntax_error(sql, token.start)
-        elif kind in _OPERATORS and (_word(before) in _OPENERS or (before and before.token_type in (TokenType.COMMA, *_OPERATORS))):
+        elif before is not None and _misplaced(before, token):
             raise syntax_error(sql, token.start)
         elif kind == TokenType.VAR and before and before.token_type == TokenType.STRING and before.end + 1 == token.start:
             raise syntax_error(sql, token.start)
@@ -233,6 +235,43 @@ def _check_tokens(sql: str, tokens: list[Token]) -> None:
             if _CLAUSES[word] < ranks[-1]:
                 raise syntax_error(sql, token.start)
             ranks[-1] = _CLAUSES[word]
+
+
+def _misplaced(before: Token, token: Token) -> bool:
+    """Whether a token cannot stand after the one before it."""
+    kind, word = token.token_type, _word(token)
+    opened = before.token_type in (TokenType.COMMA, TokenType.L_PAREN, *_OPERATORS)
+    if kind in _OPERATORS:
+        return opened or _word(before) in _OPENERS
+    if word in ("FROM", "WHERE", "TO", "ON", "AND", "OR", "LIMIT"):
+        return opened or _word(before) == "SELECT"
+    if before.token_type == TokenType.DOT:
+        return before.end + 1 < token.start
+    return word in RESERVED and word not in ("SELECT", "VALUES", "LEFT", "RIGHT", "REPLACE", "IF", "TABLE") and _word(before) in ("INTO", "JOIN")
+
+
+def _check_set(sql: str, tokens: list[Token]) -> None:
+    """Raise where the name before = in UPDATE's SET is no single name."""
+    words = [_word(token) for token in tokens]
+    if words[0] != "UPDATE" or "SET" not in words:
+        return
+    depth, place = 0, words.index("SET") + 1
+    expected = True  # a name
+    while place < len(tokens) and words[place] not in ("WHERE", "ORDER", "LIMIT"):
+        kind = tokens[place].token_type
+        depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
+        if expected:
+            while place + 2 < len(tokens) and tokens[place + 1].token_type == TokenType.DOT:
+                place += 2
+            after = tokens[place + 1] if place + 1 < len(tokens) else None
+            if kind == TokenType.STRING:
+                raise syntax_error(sql, tokens[place].start)
+            if after is None or after.token_type != TokenType.EQ:
+                raise syntax_error(sql, after.start if after else len(sql))
+        expected = depth == 0 and kind == TokenType.COMMA
+        place += 1
+    if expected and place < len(tokens):
+        raise syntax_error(sql, tokens[place].start)
 
 
 def _by(word: str, after: Token | None) -> bool:
@@ -293,14 +332,6 @@ def _check_tree(sql: str, tokens: list[Token], tree: exp.Expression) -> None:
                 raise syntax_error(sql, _after(tokens, node, len(sql)))
         elif isinstance(node, exp.Select) and not node.expressions:
             raise syntax_error(sql, len(sql))
-        elif isinstance(node, exp.Update):
-            for setting in node.expressions:
-                if isinstance(setting, exp.EQ) and isinstance(setting.this, exp.Literal):
-                    raise syntax_error(sql, _place(tokens, setting.this, sql))
-
-
-def _place(tokens: list[Token], literal: exp.Expression, sql: str) -> int:
-    return next((t.start for t in tokens if t.token_type == TokenType.STRING and t.text == literal.name), len(sql))
 
 
 def _after(tokens: list[Token], node: exp.Expression, end: int) -> int:

@@ -201,7 +201,7 @@ class Queries(Expressions):
     def _joined(self, joins: list[tuple[Any, Source]]) -> str:
         """FROM with its joins."""
         self.clause = "ON"
-        self.aggregates_ok = False
+        self.aggregates_ok, grouped, self.scope.grouped = False, self.scope.grouped, False
         parts: list[str] = []
         for join, source in joins:
             sql = f"{source.sql} AS {quoted(source.alias)}"
@@ -216,7 +216,7 @@ class Queries(Expressions):
             if join.args.get("on") is not None:
                 tail = f" ON {self.truth(join.args['on'])}"
             parts.append(f"{word}{sql}{tail}")
-        self.aggregates_ok = True
+        self.aggregates_ok, self.scope.grouped = True, grouped
         return " FROM " + "".join(parts) if parts else ""
 
     def _where(self, node: Any) -> str:

@@ -224,11 +224,12 @@ class Expressions:
         return Expr(f"({self.compare('ge', value, low)} AND {self.compare('le', value, high)})", "int")
 
     def like(self, node: Any) -> Expr:
-        """LIKE, with or without ESCAPE."""
-        escape = ""
+        """LIKE, with or without NOT and ESCAPE."""
+        escape, outer = "", node
         if isinstance(node, exp.Escape):
             escape, node = f", {self.expr(node.expression).sql}", node.this
-        return Expr(f"m_like({self.expr(node.this).sql}, {self.expr(node.expression).sql}{escape})", "int")
+        sql = f"m_like({self.expr(node.this).sql}, {self.expr(node.expression).sql}{escape})"
+        return Expr(f"(NOT {sql})" if node.args.get("negate") or outer.args.get("negate") else sql, "int")
 
     def regexp(self, node: Any) -> Expr:
         """REGEXP and RLIKE."""
@@ -288,7 +289,7 @@ class Expressions:
             size, scale = (*sizes, 10, 0)[:2] if len(sizes) != 1 else (sizes[0], 0)
             return Expr(f"m_decimal({inner.sql}, {size}, {scale})", "dec")
         if name in ("FLOAT", "DOUBLE"):
-            return Expr(f"m_double({inner.sql})", "real")
+            return Expr(f"m_real({inner.sql})", "real")
         if name in ("DATE", "TIME", "DATETIME", "TIMESTAMP"):
             name = "timestamp" if name == "DATETIME" else name.lower()
             return Expr(f"m_{name}({inner.sql})", DATE_FUNCTIONS[name][3])

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 import sqlite3
 import time
-from collections.abc import Callable
-from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 from typing import Any
 
 from sqlglot.tokens import Token
 
-from ecdysis_lab.benchmarks.agentbench import aggregates, dates, values
+from ecdysis_lab.benchmarks.agentbench import aggregates, values
 from ecdysis_lab.benchmarks.agentbench.catalog import Catalog
 from ecdysis_lab.benchmarks.agentbench.engine import Answer, Table
 from ecdysis_lab.benchmarks.agentbench.errors import MySQLError, unsupported
-from ecdysis_lab.benchmarks.agentbench.mysql_functions import Function, like, regexp
+from ecdysis_lab.benchmarks.agentbench.mysql_functions import Function
+from ecdysis_lab.benchmarks.agentbench.operations import OPERATIONS
 from ecdysis_lab.benchmarks.agentbench.parse import clean, parse, tokens_of
 from ecdysis_lab.benchmarks.agentbench.rewrite import FUNCTIONS
 from ecdysis_lab.benchmarks.agentbench.scope import quoted
@@ -67,7 +66,6 @@ class SqliteDatabase:
             ":memory:", isolation_level=None, cached_statements=0, check_same_thread=False
         )
         self.raised: MySQLError | None = None
-        self.strict = False
         self.allowed = _ALLOWED
         self.deadline = math.inf
         self._prepare(self.connection)
@@ -81,7 +79,7 @@ class SqliteDatabase:
         connection.create_collation("m_ci", values.collate)
         for name, (function, _, _, _) in FUNCTIONS.items():
             connection.create_function(f"m_{name}", -1, self._guarded(function))
-        for name, function in _operations(self._wrong).items():
+        for name, function in OPERATIONS.items():
             connection.create_function(f"m_{name}", -1, self._guarded(function))
         for name, window in aggregates.WINDOWED.items():
             connection.create_window_function(f"m_{name}", 1, window)
@@ -130,11 +128,6 @@ class SqliteDatabase:
 
         return Single
 
-    def _wrong(self, kind: str, value: str) -> None:
-        """A text that is not wholly a number: an error in INSERT and UPDATE, in MySQL's strict mode."""
-        if self.strict:
-            raise MySQLError(1292, f"Truncated incorrect {kind} value: '{value}'")
-
     def execute(self, sql: str, read_only: bool = False) -> Answer:
         """Execute one statement; see ``engine.Database``."""
         if self.connection is None:
@@ -171,7 +164,6 @@ class SqliteDatabase:
         writes = Writes(self.catalog)
         text = writes.statement(tree)
         self.allowed = _READS if read_only else _ALLOWED
-        self.strict = word in ("INSERT", "UPDATE", "REPLACE")
         if not text:
             return Answer()
         answer = self._run(connection, text, writes.parameters)
@@ -239,102 +231,3 @@ def _answer(rows: list[tuple[Any, ...]], cut: bool = False) -> Answer:
 
 def _names_table(tokens: list[Token]) -> bool:
     return len(tokens) > 1 and tokens[1].text.upper() not in ("SELECT", "INSERT", "UPDATE", "DELETE", "FORMAT", "WITH")
-
-
-def _operations(wrong: Callable[[str, str], None]) -> dict[str, Function]:
-    """Comparisons, arithmetic and conversions; ``wrong(kind, text)`` hears of a text that is no number."""
-
-    def number(value: Any, kind: str = "DOUBLE") -> Any:
-        if type(value) is str:
-            found, rest = values.lead(value)
-            if rest:
-                wrong(kind, value)
-            return found
-        return values.number(value)
-
-    def compared(test: Callable[[int], bool]) -> Function:
-        def call(left: Any, right: Any) -> int | None:
-            kind = "DECIMAL" if type(left) is int or type(right) is int else "DOUBLE"
-            order = values.compare(left, right, lambda value: wrong(kind, value))
-            return None if order is None else int(test(order))
-
-        return call
-
-    def arithmetic(operation: Callable[[Any, Any], Any]) -> Function:
-        def call(left: Any, right: Any) -> Any:
-            if left is None or right is None:
-                return None
-            left, right = number(left), number(right)
-            if isinstance(left, float) or isinstance(right, float):
-                left, right = float(left), float(right)
-            return operation(left, right)
-
-        return call
-
-    def divided(left: Any, right: Any) -> Any:
-        if right == 0:
-            return None
-        if isinstance(left, float):
-            return left / right
-        scale = -min(int(Decimal(left).as_tuple().exponent), 0) + 4
-        return (Decimal(left) / Decimal(right)).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
-
-    def decimal(value: Any, size: Any, scale: Any) -> Any:
-        if value is None:
-            return None
-        if type(value) is str and values.lead(value)[1]:
-            wrong("DECIMAL", value)
-        exact = Decimal(_digits(value) if type(value) is str else str(values.number(value)))
-        result = exact.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
-        most = Decimal(10) ** (size - scale) - Decimal(1).scaleb(-scale)
-        return max(-most, min(most, result))
-
-    def whole(value: Any, lowest: int) -> int:
-        if type(value) is str:
-            found = values.WHOLE.match(value)
-            if not found or value[found.end() :].strip(" "):
-                wrong("INTEGER", value)
-            result = int(found[1]) if found else 0
-        else:
-            result = int(Decimal(str(values.number(value))).to_integral_value(ROUND_HALF_UP))
-        return result if lowest or result >= 0 else result + 2**64
-
-    def truth(value: Any) -> int | None:
-        return None if value is None else int(number(value, "DECIMAL") != 0)
-
-    def once(function: Function) -> Function:
-        return lambda value, *rest: None if value is None else function(value, *rest)
-
-    return {
-        "eq": compared(lambda order: order == 0),
-        "ne": compared(lambda order: order != 0),
-        "lt": compared(lambda order: order < 0),
-        "le": compared(lambda order: order <= 0),
-        "gt": compared(lambda order: order > 0),
-        "ge": compared(lambda order: order >= 0),
-        "add": arithmetic(lambda left, right: left + right),
-        "sub": arithmetic(lambda left, right: left - right),
-        "mul": arithmetic(lambda left, right: left * right),
-        "div": arithmetic(divided),
-        "mod": arithmetic(lambda left, right: None if right == 0 else math.fmod(left, right) if isinstance(left, float) else left - right * int(Decimal(left) / Decimal(right))),
-        "intdiv": arithmetic(lambda left, right: None if right == 0 else int(Decimal(str(left)) / Decimal(str(right)))),
-        "truth": truth,
-        "text": once(values.text),
-        "real": once(lambda value: float(number(value))),
-        "double": once(lambda value: float(number(value))),
-        "number": once(lambda value: number(value)),
-        "exact": once(lambda value: Decimal(str(values.number(value)))),
-        "decimal": decimal,
-        "signed": once(lambda value: whole(value, -1)),
-        "unsigned": once(lambda value: whole(value, 0)),
-        "sortable": once(lambda value: float(value) if isinstance(value, Decimal) else value),
-        "shift": lambda day, count, unit, sign: dates.shift(day, count, unit, sign),
-        "cell": values.cell,
-        "like": like,
-        "regexp": regexp,
-    }
-
-
-def _digits(value: str) -> str:
-    found = values.NUMBER.match(value)
-    return found[1] if found else "0"

@@ -9,13 +9,11 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from ecdysis_lab.benchmarks.agentbench.errors import MySQLError
-
-PACKET = 16 * 1024 * 1024  # bytes; a longer text is NULL, as MySQL's max_allowed_packet says
+PACKET = 1024 * 1024  # bytes; a longer text is NULL, as MySQL's max_allowed_packet says
 TEXT_BYTES = 65_535
 NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
 WHOLE = re.compile(r"\s*([+-]?\d+)")
-_DATE = re.compile(r"\s*(\d{4}|\d{2})[-/.:](\d{1,2})[-/.:](\d{1,2})(?!\d)(?:[ T]+(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?)?")
+_DATE = re.compile(r"\s*(\d{4}|\d{2})[!-/:-@](\d{1,2}+)[!-/:-@]?(\d{1,2}+)(?!\d)(?:[ T]+(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?)?")
 _PACKED = re.compile(r"\s*(\d{4})(\d{2})(\d{2})(?:(\d{2})(\d{2})(\d{2}))?(?!\d)")
 
 
@@ -81,21 +79,14 @@ def real_text(value: float) -> str:
     return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
 
 
-def lead(value: str) -> tuple[float, bool]:
-    """The number a text begins with (0 without one), and whether the text is more than that number."""
-    found = NUMBER.match(value)
-    if not found:
-        return 0.0, True
-    return float(found[1]), bool(value[found.end() :].strip(" "))
-
-
 def number(value: Any) -> int | float | Decimal:
     """The value as a number; a text by the number it begins with; not for NULL."""
     kind = type(value)
     if kind is int or kind is float or kind is Decimal:
         return value  # type: ignore[no-any-return]
     if kind is str:
-        return lead(value)[0]
+        found = NUMBER.match(value)
+        return float(found[1]) if found else 0.0
     if kind is dt.datetime:
         return int(value.strftime("%Y%m%d%H%M%S"))
     if kind is dt.date:
@@ -158,13 +149,8 @@ def collate(left: str, right: str) -> int:
     return (left > right) - (left < right)
 
 
-def compare(left: Any, right: Any, wrong: Any = None) -> int | None:
-    """Order of two values by MySQL's rules: -1, 0, 1, or None where one is NULL.
-
-    Parameters
-    ----------
-    left, right : values. wrong : called with a text that is not wholly the number it is compared as.
-    """
+def compare(left: Any, right: Any) -> int | None:
+    """Order of two values by MySQL's rules: -1, 0, 1, or None where one is NULL."""
     if left is None or right is None:
         return None
     if type(left) is str and type(right) is str:
@@ -173,26 +159,17 @@ def compare(left: Any, right: Any, wrong: Any = None) -> int | None:
         first, second = moment(left), moment(right)
         if first is not None and second is not None:
             return (first > second) - (first < second)
-    if wrong is not None:
-        for side in (left, right):
-            if type(side) is str and lead(side)[1]:
-                wrong(side)
     first_number, second_number = number(left), number(right)
     if isinstance(first_number, float) or isinstance(second_number, float):
         first_number, second_number = float(first_number), float(second_number)
     return (first_number > second_number) - (first_number < second_number)
 
 
-def cell(value: Any, column: str) -> str | None:
-    """The value as a TEXT column stores it.
-
-    Raises
-    ------
-    MySQLError : 1406 for a text beyond 65,535 bytes.
-    """
+def cell(value: Any) -> str | None:
+    """The value as a TEXT column stores it, cut at its limit."""
     if value is None:
         return None
     written = text(value)
-    if len(written) > TEXT_BYTES or len(written.encode(errors="replace")) > TEXT_BYTES:
-        raise MySQLError(1406, f"Data too long for column '{column}' at row 1")
-    return written
+    if len(written) * 4 <= TEXT_BYTES:
+        return written
+    return written.encode(errors="replace")[:TEXT_BYTES].decode(errors="ignore")

@@ -62,8 +62,8 @@ class Writes(Queries):
             raise MySQLError(1044, "Access denied for user 'agent'@'localhost' to database 'information_schema'")
         return table.name, self.catalog.table(table.name, table.db)
 
-    def _cell(self, value: Expr, column: str, kind: str) -> str:
-        return f"m_cell({value.sql}, {self.bind(column)})" if kind == "text" else f"m_number({value.sql})"
+    def _cell(self, value: Expr, kind: str) -> str:
+        return f"m_cell({value.sql})" if kind == "text" else f"m_number({value.sql})"
 
     def insert(self, tree: Any) -> str:
         """INSERT with VALUES, SET or a query."""
@@ -89,7 +89,7 @@ class Writes(Queries):
             cells = row.expressions if isinstance(row, exp.Tuple) else [row.unnest()]
             if len(cells) != len(chosen):
                 raise MySQLError(1136, f"Column count doesn't match value count at row {place}")
-            values = [self._cell(self.expr(cell), *column) for cell, column in zip(cells, chosen, strict=True)]
+            values = [self._cell(self.expr(cell), column[1]) for cell, column in zip(cells, chosen, strict=True)]
             rows.append(f"({', '.join(values)})")
         return f"VALUES {', '.join(rows)}"
 
@@ -100,7 +100,7 @@ class Writes(Queries):
         if len(columns) != len(chosen):
             raise MySQLError(1136, "Column count doesn't match value count at row 1")
         names = [f"c{place}" for place in range(len(columns))]
-        cells = [self._cell(Expr(f"q.{n}", ""), *column) for n, column in zip(names, chosen, strict=True)]
+        cells = [self._cell(Expr(f"q.{n}", ""), column[1]) for n, column in zip(names, chosen, strict=True)]
         return f"SELECT * FROM (WITH q({', '.join(names)}) AS ({sql}) SELECT {', '.join(cells)} FROM q)"
 
     def _target(self, table: Any) -> str:
@@ -138,7 +138,7 @@ class Writes(Queries):
                 raise unknown_column(part.this.name, "SET")
             self.clause = "SET"
             value = self.expr(part.expression)
-            cell = self._cell(value, column.name, column.kind)
+            cell = self._cell(value, column.kind)
             for earlier, new in values.items():
                 cell = cell.replace(f"{quoted(source.alias)}.{quoted(earlier)}", new)
             values[column.name] = cell
@@ -171,7 +171,7 @@ class Writes(Queries):
         if tree.expression is not None:
             sql, selected = self.query(tree.expression)
             self.applied.append((name, [(column.name, "text", "text") for column in selected]))
-            cells = ", ".join(f"m_cell({quoted(c.name)}, 'x') COLLATE m_ci AS {quoted(c.name)}" for c in selected)
+            cells = ", ".join(f"m_cell({quoted(c.name)}) COLLATE m_ci AS {quoted(c.name)}" for c in selected)
             return f"CREATE TABLE main.{quoted(name)} AS SELECT {cells} FROM ({sql})"
         columns = [self._defined(part) for part in tree.this.expressions if isinstance(part, exp.ColumnDef)]
         if not columns:
@@ -189,7 +189,7 @@ class Writes(Queries):
         """DROP TABLE."""
         if tree.args.get("kind") != "TABLE":
             raise MySQLError(1044, f"Access denied for user 'agent'@'localhost' to DROP {tree.args.get('kind')}")
-        name = (tree.this or tree.expressions[0]).name
+        name = tree.args["tables"][0].name
         if name not in self.catalog.tables:
             if tree.args.get("exists"):
                 return ""
@@ -211,7 +211,7 @@ class Writes(Queries):
             self.applied.append((name, [*columns, added]))
             return f"{head}ADD COLUMN {_definition(added)}"
         if isinstance(action, exp.Drop):
-            action = (action.this or action.expressions[0]).find(exp.Identifier)
+            action = action.args["tables"][0]
             if action.name.lower() not in known:
                 raise MySQLError(1091, f"Can't DROP COLUMN `{action.name}`; check that it exists")
             self.applied.append((name, [c for c in columns if c[0].lower() != action.name.lower()]))
