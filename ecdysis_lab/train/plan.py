@@ -65,6 +65,9 @@ class Trials:
 TYPICAL = Trials(
     12, 75_000, 2_000, None, 0.5, "a typical trial: 12 agent calls, 77,000 tokens, one of two fails"
 )
+TYPICAL_ALONE = Trials(
+    5, 7_000, 400, None, 0.5, "a typical trial without a user: 5 agent calls, 7,400 tokens, one of two fails"
+)
 
 
 def plan(settings: Settings, store: Store) -> dict[str, Any]:
@@ -122,7 +125,8 @@ def trials_of_model(settings: Settings, store: Store, model: str) -> Trials:
     user = settings.user_model if load_benchmark(settings.benchmark).user == "model" else ""
     found = [t for t in earlier if not t.reused_from and t.trial.user_model == user]
     if not found:
-        return replace(TYPICAL, cost_usd=_typical_cost(model, user))
+        typical = TYPICAL if user else TYPICAL_ALONE
+        return replace(typical, cost_usd=_typical_cost(typical, model, user))
     usages = [sum(t.usage.values(), Usage()) for t in found]
     costs = [u.cost_usd for u in usages if u.cost_usd is not None]
     return Trials(
@@ -135,12 +139,12 @@ def trials_of_model(settings: Settings, store: Store, model: str) -> Trials:
     )
 
 
-def _typical_cost(model: str, user: str) -> float | None:
+def _typical_cost(typical: Trials, model: str, user: str) -> float | None:
     """Of a typical trial, agent and user each at its own price."""
     share = USER_SHARE if user else 0.0
     parts = ((model, 1 - share), (user, share)) if user else ((model, 1.0),)
     return _sum(
-        _cost(name, part * TYPICAL.prompt_tokens, part * TYPICAL.completion_tokens) for name, part in parts
+        _cost(name, part * typical.prompt_tokens, part * typical.completion_tokens) for name, part in parts
     )
 
 

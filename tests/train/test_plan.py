@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,8 @@ def test_without_earlier_trials_a_typical_one_counts_and_says_so(tmp_path: Path)
     assert ecdysis["tokens"] == 70 * per_trial + 21 * (context + answer)
     assert found["total"]["editor_calls"] == 30 + 30 + 3 + 3
     assert found["basis"] == [f"sim/small: {plan.TYPICAL.about}"]
+    alone = plan.trials_of_model(configure(benchmark="agentbench/dbbench"), Store(tmp_path), "sim/small")
+    assert alone == replace(plan.TYPICAL_ALONE, cost_usd=0.0)
 
 
 def test_a_model_that_edits_needs_no_reviewer_alone_and_a_price_nobody_knows_stays_unknown(
@@ -100,14 +103,14 @@ def test_trials_of_no_arm_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_user_has_its_own_price(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Agent at 1 USD a token, user at 10: four and one fifth of 77,000 tokens; no user, no user's price."""
+    """Agent at 1 USD a token, user at 10: four and one fifth of 77,000 tokens; no user, no price of one."""
     prices = {"openai/agent": (1.0, 1.0), "openai/user": (10.0, 10.0)}
     monkeypatch.setattr(plan, "price_of", prices.get)
     settings = configure(**SMALL, model="openai/agent", user_model="openai/user")
     found = plan.trials_of_model(settings, Store(tmp_path), "openai/agent")
     assert found.cost_usd == pytest.approx(77_000 * (0.8 + 2.0))
     solo = settings.but(benchmark="tests.toy_benchmark:make", start="empty")
-    assert plan.trials_of_model(solo, Store(tmp_path), "openai/agent").cost_usd == pytest.approx(77_000)
+    assert plan.trials_of_model(solo, Store(tmp_path), "openai/agent").cost_usd == pytest.approx(7_400)
 
 
 def test_the_command_prints_the_plan_and_calls_nobody(
