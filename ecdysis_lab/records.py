@@ -68,13 +68,13 @@ class Oracle:
     ----------
     turns : what a flawless agent does, in order: a call, or a text that it says. A text right before a write asks for
         the user's consent; the last one ends the trial.
-    give_up : said where the agent gives up after a call that went wrong.
-    deny : said where it does nothing although there is something to do.
+    give_up : said, or called, where the agent gives up after a call that went wrong.
+    deny : said, or called, where it does nothing although there is something to do.
     """
 
     turns: tuple[str | Call, ...]
-    give_up: str = "I could not do this."
-    deny: str = "There is nothing to do here."
+    give_up: str | Call = "I could not do this."
+    deny: str | Call = "There is nothing to do here."
 
     @property
     def calls(self) -> tuple[Call, ...]:

@@ -43,7 +43,7 @@ class DBBench:
     policy = system_prompt = POLICY
     tools = TOOLS
     user: Literal["model", "scripted", "none"] = "none"
-    opening, human, slips = "", "dbbench", ""
+    opening, human, slips = "", "dbbench", "ecdysis_lab.benchmarks.agentbench.slips:SLIPS"
     max_steps = 1 + 2 * ROUNDS
 
     def __init__(self) -> None:
@@ -115,7 +115,8 @@ class DBBench:
             answers = list(item.label) if item.kind == "SELECT" else []
             query = leading or (look if item.kind == "SELECT" else golds[0])
             turns = (Call(SQL, {"query": query}), Call(COMMIT, {"answers": answers}))
-            self._played[item.id] = Oracle(turns), bool(leading)
+            nothing = Call(COMMIT, {"answers": []})  # what small models do after an error, too
+            self._played[item.id] = Oracle(turns, nothing, nothing), bool(leading)
         return self._played[item.id]
 
     def _leads(self, item: Item, sql: str) -> bool:

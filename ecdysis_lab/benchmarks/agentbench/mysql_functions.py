@@ -272,7 +272,9 @@ def _quote(value: Any) -> str:
 
 
 def _sounds(value: str) -> str:
-    codes = {c: str(n) for n, group in enumerate(("BFPV", "CGJKQSXZ", "DT", "L", "MN", "R"), 1) for c in group}
+    codes = {
+        c: str(n) for n, group in enumerate(("BFPV", "CGJKQSXZ", "DT", "L", "MN", "R"), 1) for c in group
+    }
     letters = [c for c in like_fold(value) if "A" <= c <= "Z"]
     result, last = "".join(letters[:1]), codes.get(letters[0]) if letters else None
     for letter in letters[1:]:
@@ -442,7 +444,12 @@ NUMBER_FUNCTIONS: dict[str, tuple[Function, int, int, str]] = {
     "pow": (_real(math.pow), 2, 2, "real"),
     "power": (_real(math.pow), 2, 2, "real"),
     "pi": (lambda: 3.141593, 0, 0, "real"),
-    "rand": (lambda *seed: random.Random(*map(str, seed)).random() if seed else random.random(), 0, 1, "real"),
+    "rand": (
+        lambda *seed: random.Random(*map(str, seed)).random() if seed else random.random(),
+        0,
+        1,
+        "real",
+    ),
     "sin": (_real(math.sin), 1, 1, "real"),
     "cos": (_real(math.cos), 1, 1, "real"),
     "tan": (_real(math.tan), 1, 1, "real"),

@@ -33,12 +33,16 @@ class Profile:
 PROFILES: dict[str, Profile] = {
     p.name: p
     for p in (
-        Profile("small", 0.95, 0.80, 0.85, 0.10, 0.06, ("apology_certificate", "default_address_too")),
-        Profile("medium", 0.75, 0.85, 0.90, 0.25, 0.04, ("bag_padding",)),
+        Profile(
+            "small", 0.95, 0.80, 0.85, 0.10, 0.06,
+            ("apology_certificate", "default_address_too", "joined_answers"),
+        ),
+        Profile("medium", 0.75, 0.85, 0.90, 0.25, 0.04, ("bag_padding", "answer_in_words")),
         Profile("large", 0.55, 0.92, 0.95, 0.40, 0.02, ("first_payment_method",)),
         Profile(
             "quirky", 0.70, 0.80, 0.85, 0.20, 0.04,
-            ("apology_certificate", "bag_padding", "gift_card_refund", "default_address_too", "first_payment_method"),
+            ("apology_certificate", "bag_padding", "gift_card_refund", "default_address_too", "first_payment_method",
+             "joined_answers", "answer_in_words"),
         ),
         Profile("flawless", 0.0, 1.0, 1.0, 1.0, 0.0),
     )

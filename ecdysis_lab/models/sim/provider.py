@@ -185,7 +185,10 @@ def truth(
     """
     script = _script(model, metadata, seed, messages[0]["content"], tools)
     _play(script, messages)
-    fatal = next((name for name, what in script.log.items() if what == "fatal"), None)
+    log = script.log
+    fatal = next((n for n, what in log.items() if what == "fatal"), None) or next(
+        (n for n, what in log.items() if what == "fired"), None
+    )  # a slip that the trial ended in
     cause = next((s.cause for s in script.slips if s.name == fatal), None)
     return {"slips": dict(script.log), "fatal": fatal, "cause": cause}
 

@@ -191,8 +191,11 @@ class Script:
             said = (slip.wrong(self.scene, None) or [said])[0]
         yield from self._say(str(said))
 
-    def _say(self, text: str) -> Generator[Act, str, str]:
-        """Say it, if anything; a reply that the harness stops is sent again, until the harness gives way."""
+    def _say(self, text: Act) -> Generator[Act, str, str]:
+        """Say it, if anything, or make the call that says it.
+
+        A reply that the harness stops is sent again, until the harness gives way.
+        """
         seen = (yield text) if text else ""
         while seen.startswith(REPLY_STOPPED):
             seen = yield text
