@@ -12,7 +12,7 @@ from ecdysis_lab.benchmarks.agentbench.desk import COMMIT, SQL
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.models.sim.scene import Act, Scene, Slip, Wrong, changed, on
 
-ODD_NAME = re.compile(r"`([^`]*[^\w`][^`]*)`")
+NAME = re.compile(r"`([^`]*)`")
 BY_NUMBER = re.compile(
     r"CAST\((?:REPLACE\()?(`[^`]+`)(?:, ',', ''\))? AS \w+(?:\([\d,]+\))?\)|REPLACE\((`[^`]+`), ',', ''\) \+ 0"
 )
@@ -53,6 +53,14 @@ def answered_from(pattern: re.Pattern[str], new: str | Callable[[re.Match[str]],
         return [Call(SQL, {"query": query}), *changed(call, answers=values)]
 
     return build
+
+
+def _bare(name: re.Match[str]) -> str:
+    return name[1] if re.search(r"\W", name[1]) else name[0]
+
+
+def _underscored(name: re.Match[str]) -> str:
+    return re.sub(r"\W+", "_", name[1]).strip("_") if re.search(r"\W", name[1]) else name[0]
 
 
 @on(COMMIT)
@@ -100,9 +108,8 @@ def _sentence(scene: Scene, call: Call | None) -> list[Act] | None:
 
 
 SLIPS = (
-    Slip("bare_names", "call", rewritten(ODD_NAME, r"\1"), r"backtick", form=True, share=0.5),
-    Slip("underscored_names", "call", rewritten(ODD_NAME, lambda m: re.sub(r"\W+", "_", m[1]).strip("_")),
-         r"backtick", form=True, share=0.4),
+    Slip("bare_names", "call", rewritten(NAME, _bare), r"backtick", form=True, share=0.5),
+    Slip("underscored_names", "call", rewritten(NAME, _underscored), r"backtick", form=True, share=0.4),
     Slip("wrong_column", "call", _wrong_column, r"(which|what) column|DISTINCT", form=True, share=0.4),
     Slip("text_order", "call", answered_from(BY_NUMBER, lambda m: m[1] or m[2]),
          r"number.{0,60}text|text.{0,60}number", share=0.8),
