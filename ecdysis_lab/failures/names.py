@@ -61,7 +61,9 @@ def terms(failure: Failure) -> dict[str, float]:
 
 def gist(error: str) -> str:
     """The first words of an error message without codes and quoted names, e.g. ``payment amount does not add up``."""
-    text = re.sub(r"^\W*((error|\d+ \(\w+\))\W+)+|\b\w+\.\w+\(\)", "", shorten(error, 200), flags=re.IGNORECASE)
+    text = re.sub(
+        r"^\W*((error|\d+ \(\w+\))\W+)+|\b\w+\.\w+\(\)", "", shorten(error, 200), flags=re.IGNORECASE
+    )
     text = re.sub(r"(?<!\w)'[^']*'(?!\w)", "", text)
     words = _CODED.sub("", re.split(r"[,.;(]", text)[0]).split()
     return " ".join(words[:7])

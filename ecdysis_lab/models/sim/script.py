@@ -153,7 +153,7 @@ class Script:
                 yield from self._say(act)
                 continue
             seen = yield act
-            refused, failed = seen.startswith(REFUSED), self._failed(seen)
+            refused, failed = seen.startswith(REFUSED), self._failed(seen, act)
             if not refused and not failed:
                 harm = harm or not slip.form
                 continue
@@ -169,9 +169,10 @@ class Script:
         self.log[slip.name] = "corrected" if slip.form else "fatal"
         return True
 
-    @staticmethod
-    def _failed(seen: str) -> bool:
-        return seen.startswith("Error") or seen.strip() == "[]"
+    def _failed(self, seen: str, act: Call) -> bool:
+        """An error, or nothing found; a write may well return nothing."""
+        empty = seen.strip() == "[]" and self.scene.effect(act) != "write"
+        return seen.startswith("Error") or empty
 
     def _claim(self, slip: Slip, call: Call) -> Play:
         """Claim that the last write is done, and make it only if the harness stops the claim."""

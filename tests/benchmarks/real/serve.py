@@ -11,6 +11,7 @@ The longest prefix that a request shares with the last one is not computed again
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import threading
 import time
@@ -117,7 +118,8 @@ def handler(model: Model) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
-            self.wfile.write(data)
+            with contextlib.suppress(BrokenPipeError):  # who asked has gone
+                self.wfile.write(data)
 
     return Handler
 

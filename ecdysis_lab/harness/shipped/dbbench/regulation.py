@@ -11,6 +11,7 @@ VERB = r"(?:select|insert|update|delete|show|describe|with)\b"
 FENCE = anycase(rf"(?:```(?:sql|mysql)?\s*\n?|<sql>\s*)({VERB}[\s\S]*?)\s*(?:```|</sql>|$)")
 ALONE = anycase(rf"\s*({VERB}[^\n]*(?:\n[^\n]+)*)\s*")
 CALL = re.compile(r"\{+\s*\"name\"\s*:\s*\"(\w+)\".*\}", re.S)
+TAG = re.compile(rf"<{SQL}\s+query=([\"'])(.*?)\1\s*/?>", re.S)
 CHANGE = anycase(r"^\s*(insert|update|delete|replace)\b")
 HEADERS = re.compile(r"The name of this table is (.+?), and the headers of this table are (.+?)\.?\s*$", re.M)
 FORM = f'{SQL}(query="SELECT ..."), or {COMMIT}(answers=["..."]) once you know'
@@ -31,6 +32,13 @@ def call_in_text(text: str, view: View) -> Call | None:
         if isinstance(arguments, dict) and "properties" not in arguments:
             return Call(found[1], arguments)
     return None
+
+
+@rules.realize("tag_in_text")
+def tag_in_text(text: str, view: View) -> Call | None:
+    """A statement as an attribute of a tag that has the tool's name."""
+    found = TAG.search(text)
+    return Call(SQL, {"query": found[2]}) if found else None
 
 
 @rules.realize("statement_in_text")
