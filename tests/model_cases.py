@@ -250,6 +250,7 @@ WRITTEN = {
     "phi": (f"<|tool_call|>[{GOOD}]<|/tool_call|>", "call"),
     "command-r": (f'<|START_ACTION|>[{{"tool_name": "{TOOL}", "parameters": {RAW}}}]<|END_ACTION|>', "call"),
     "tools-tag": (f"<tools>\n{GOOD}\n</tools>", "call"),
+    "tools-said-back": ('<tools>\n{"name": "get_order", "parameters": {"type": "object", "properties": {"id": {}}}}\n</tools>', "answer"),
     "unknown-family": (f"<|tool▁calls▁begin|>{GOOD}", "call"),
     "unknown-tag": (f"<toolcall>{GOOD}</toolcall>", "call"),
     "unknown-tag-broken": ("[TOOL_CALL] look it up [/TOOL_CALL]", "malformed"),

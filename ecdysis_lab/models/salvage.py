@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.models.forms import GUESS, NAME, PYTHONIC, Tools, flat, named_in, read_block
@@ -86,11 +88,23 @@ def salvage(text: str, tools: Tools, turn: int = 0) -> Salvaged:
     found = Salvaged(_NOISE.sub("", rest).strip())
     for block in blocks:
         for name, arguments, raw in read_block(block, tools):
+            if _is_schema(arguments, tools.get(name, {})):
+                continue  # the list of tools, said back
             if name in tools and arguments is not None:
                 found.calls.append(Call(name, arguments, call_id(turn, len(found.calls), name, raw)))
             else:
                 found.malformed.append((name, raw))
-    return found
+    return found if found or found.rest else Salvaged(text)
+
+
+def _is_schema(arguments: dict[str, Any] | None, parameters: Mapping[str, Any]) -> bool:
+    """Whether a call's arguments are a tool's schema: small models repeat what they read of the tools."""
+    return (
+        arguments is not None
+        and isinstance(arguments.get("properties"), dict)
+        and "type" in arguments
+        and not {"properties", "type"} <= parameters.keys()
+    )
 
 
 def call_id(turn: int, index: int, name: str, arguments: str) -> str:

@@ -56,6 +56,20 @@ def test_statements_errors_and_rows(database: Any) -> None:
     assert "1064 (42000)" in database.execute("SELECT 1; SELECT 2").error
 
 
+def test_two_trials_read_the_same(engine: MariaEngine, database: Any) -> None:
+    """Names of database and account are made up for each trial, and never shown."""
+    other = engine.open(SMALL)
+    for sql in (
+        "SELECT * FROM nope",
+        "SELECT * FROM mysql.user",
+        "SELECT DATABASE()",
+        "SELECT * FROM dbbench.`My Table`",
+    ):
+        first, second = database.execute(sql), other.execute(sql)
+        assert first == second and "ecdysis" not in str(first), first
+    other.close()
+
+
 def test_reading_changes_nothing(database: Any) -> None:
     for sql in ("DELETE FROM `My Table`", "DROP TABLE `My Table`", "CREATE TABLE x (a TEXT)"):
         assert "denied" in database.execute(sql, read_only=True).error
@@ -73,7 +87,7 @@ def test_a_trial_sees_no_other(engine: MariaEngine, database: Any) -> None:
     other = engine.open(SMALL)
     try:
         names = {name for (name,) in database.execute("SHOW DATABASES").rows}
-        assert names == {database.name, "information_schema"}
+        assert names == {"dbbench", "information_schema"}
         for sql in (
             f"SELECT * FROM {other.name}.`My Table`",
             "SELECT * FROM mysql.user",

@@ -370,7 +370,10 @@ def test_parts_that_exist_pass() -> None:
 @pytest.mark.parametrize(
     "given, told",
     [
-        ({"benchmark": "hotel"}, "benchmark: unknown 'hotel'; choose one of tau2/airline, tau2/retail, agentbench/dbbench or"),
+        (
+            {"benchmark": "hotel"},
+            "benchmark: unknown 'hotel'; choose one of tau2/airline, tau2/retail, agentbench/dbbench or",
+        ),
         (
             {"arms": "foo"},
             "arm: 'foo' is unknown; choose one of direct, human, self-evolution, self-evolution-verified, ecdysis-no-fdcr",

@@ -43,7 +43,7 @@ class DBBench:
     policy = system_prompt = POLICY
     tools = TOOLS
     user: Literal["model", "scripted", "none"] = "none"
-    opening, human, slips = "", "", ""
+    opening, human, slips = "", "dbbench", ""
     max_steps = 1 + 2 * ROUNDS
 
     def __init__(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import threading
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from ecdysis_lab.records import LabError
 MAX_ROWS, MAX_CHARACTERS = 1000, 1_000_000
 RIGHTS = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, CREATE TEMPORARY TABLES, CREATE VIEW, SHOW VIEW, EXECUTE"
 READER = "_r"  # an account that may only read: in a read-only transaction MariaDB still drops tables
+SHOWN = "dbbench"  # what a trial reads of its database's name
 _LOST = {2006, 2013, 2014, 2055}
 
 
@@ -127,20 +129,21 @@ class MariaDatabase:
         """Execute one statement as the agent wrote it, and commit what it did."""
         import pymysql
 
-        sql = sql.encode("utf-8", "replace").decode()
+        sql = sql.encode("utf-8", "replace").decode().replace(SHOWN, self.name)
         if len(sql.encode()) > PACKET_BYTES - 1024:
             return Answer(error="1153 (08S01): Got a packet bigger than 'max_allowed_packet' bytes")
         user = self.name + READER * read_only
         try:
             if user not in self.links:
                 self.links[user] = _connect({**self.connect, "user": user})
-            answer = _ask(self.links[user], sql)
+            answer = _ask(self.links[user], sql, self.name)
             self.links[user].commit()
         except pymysql.err.MySQLError as why:
             number = why.args[0] if why.args and isinstance(why.args[0], int) else 0
             if number in _LOST or number == 0:
                 self._abandon(user)
-            return Answer(error=f"{number} ({why.sqlstate or 'HY000'}): {why.args[-1] if why.args else ''}")
+            text = _shown(why.args[-1] if why.args else "", self.name)
+            return Answer(error=f"{number} ({why.sqlstate or 'HY000'}): {text}")
         return answer
 
     def _abandon(self, user: str) -> None:
@@ -175,7 +178,14 @@ class MariaDatabase:
                 cursor.execute(f"DROP USER IF EXISTS '{name}'@'{self.host}', '{name}{READER}'@'{self.host}'")
 
 
-def _ask(link: Any, sql: str) -> Answer:
+def _shown(value: Any, name: str) -> Any:
+    """What a trial reads has the same names each time."""
+    if not isinstance(value, str) or name not in value:
+        return value
+    return re.sub(rf"'{name}(?:{READER})?'@", "'agent'@", value).replace(name, SHOWN)
+
+
+def _ask(link: Any, sql: str, name: str) -> Answer:
     import pymysql
 
     rows: list[tuple[Value, ...]] = []
@@ -185,7 +195,7 @@ def _ask(link: Any, sql: str) -> Answer:
         while not cut and (row := cursor.fetchone()) is not None:
             size += sum(len(str(value)) for value in row)
             cut = len(rows) == MAX_ROWS or size > MAX_CHARACTERS
-            rows += [] if cut else [row]
+            rows += [] if cut else [tuple(_shown(value, name) for value in row)]
     return Answer(tuple(rows), cut=cut)
 
 

@@ -1,0 +1,93 @@
+"""Trajectory regulation for agentbench/dbbench: replies taken as the calls they meant, results explained."""
+
+import json
+import re
+
+from ecdysis_lab.hooks import Call, Rules, Verdict, View, anycase
+
+rules = Rules()
+SQL, COMMIT = "execute_sql", "commit_final_answer"
+VERB = r"(?:select|insert|update|delete|show|describe|with)\b"
+FENCE = anycase(rf"(?:```(?:sql|mysql)?\s*\n?|<sql>\s*)({VERB}[\s\S]*?)\s*(?:```|</sql>|$)")
+ALONE = anycase(rf"\s*({VERB}[^\n]*(?:\n[^\n]+)*)\s*")
+CALL = re.compile(r"\{+\s*\"name\"\s*:\s*\"(\w+)\".*\}", re.S)
+CHANGE = anycase(r"^\s*(insert|update|delete|replace)\b")
+HEADERS = re.compile(r"The name of this table is (.+?), and the headers of this table are (.+?)\.?\s*$", re.M)
+FORM = f'{SQL}(query="SELECT ..."), or {COMMIT}(answers=["..."]) once you know'
+
+
+@rules.realize("call_in_text")
+def call_in_text(text: str, view: View) -> Call | None:
+    """A call written out as JSON; a template's doubled braces are single ones."""
+    found = CALL.search(text)
+    if not found or found[1] not in (SQL, COMMIT):
+        return None
+    for written in (found[0], found[0].replace("{{", "{").replace("}}", "}")):
+        try:
+            value, _ = json.JSONDecoder().raw_decode(written)
+        except ValueError:
+            continue
+        arguments = value.get("arguments", value.get("parameters"))
+        if isinstance(arguments, dict) and "properties" not in arguments:
+            return Call(found[1], arguments)
+    return None
+
+
+@rules.realize("statement_in_text")
+def statement_in_text(text: str, view: View) -> Call | None:
+    """The first statement in a fence, or one that is the whole text."""
+    found = FENCE.search(text) or ALONE.fullmatch(text)
+    if not found:
+        return None
+    statement = " ".join(found[1].split()) if "'" not in found[1] else found[1].replace("\n", " ")
+    return Call(SQL, {"query": statement.strip()})
+
+
+@rules.reply("exact_form")
+def exact_form(text: str, view: View) -> tuple[str, str]:
+    """Nobody reads a text."""
+    return "Nobody reads a text here: only calls do something.", f"Call {FORM}."
+
+
+@rules.note("error_note")
+def error_note(call: Call, result: str, view: View) -> str | None:
+    """What the names are, after a statement that failed over one."""
+    if not view.done[-1].error or not any(code in result for code in ("1064", "1054", "1146")):
+        return None
+    found = next((HEADERS.search(str(m["content"])) for m in view.messages), None)
+    if not found:
+        return None
+    columns = ", ".join(f"`{name.strip()}`" for name in found[2].split(",") if name.strip())
+    return f"The table is `{found[1]}`, its columns are {columns}. Correct the statement; do not commit yet."
+
+
+@rules.note("done_note")
+def done_note(call: Call, result: str, view: View) -> str | None:
+    """[] after a change."""
+    changed = CHANGE.search(str(call.arguments.get("query", ""))) and not view.done[-1].error
+    return f"The change was executed. Call {COMMIT} now." if changed else None
+
+
+@rules.note("empty_note")
+def empty_note(call: Call, result: str, view: View) -> str | None:
+    """No row, or nothing to add up."""
+    if call.name != SQL or result not in ("[]", "[(None,)]"):
+        return None
+    return "No row fits. Look at the values that the column has (SELECT DISTINCT), or compare with LIKE."
+
+
+@rules.note("cut_note")
+def cut_note(call: Call, result: str, view: View) -> str | None:
+    """A result that was cut."""
+    cut = call.name == SQL and "[cut at 800 characters]" in result
+    return "The result was cut: ask for the needed columns and rows only, or COUNT them." if cut else None
+
+
+def observe(call: Call, result: str, view: View) -> str | None:
+    """The first note that fits a result."""
+    return rules.observe(call, result, view)
+
+
+def on_reply(text: str, view: View) -> Verdict:
+    """Take a text as the call that it meant, or send it back."""
+    return rules.on_reply(text, view)
