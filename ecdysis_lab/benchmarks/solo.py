@@ -93,10 +93,14 @@ def _play(
             if ended and (why := ended(environment)):
                 messages += results
                 return why
-        messages += results or [Message("user", nudge)]
+        messages += results
         errors += sum(m.error for m in results)
         reached = {"max_errors": errors, "max_rounds": rounds, "max_steps": len(messages)}
         over = next((name for name, n in reached.items() if n >= limits.get(name, n + 1)), "")
         if over:
             return "too_many_errors" if over == "max_errors" else over
-        reply = agent.tools_return(results) if results else agent.user_says(nudge)
+        if results:
+            reply = agent.tools_return(results)
+        else:
+            messages.append(Message("user", nudge))
+            reply = agent.user_says(nudge)

@@ -266,7 +266,7 @@ def test_text_is_nudged_and_a_commit_ends_the_trial(own: DBBench) -> None:
 def test_fifteen_rounds_without_a_commit_fail(own: DBBench) -> None:
     left, _ = play(own, "own-01")
     assert (left.score, left.termination, left.checks) == (0.0, "max_rounds", {"committed": False})
-    assert sum(m.role == "assistant" for m in left.messages) == ROUNDS == 15
+    assert [m.role for m in left.messages] == ["user", "assistant"] * ROUNDS and ROUNDS == 15
     wrong = [calling(replace(sql("SELEC"), id=str(n))) for n in range(14)]
     left, _ = play(own, "own-01", *wrong, calling(COMMIT_2))
     assert left.score == 1.0, "an error costs a round, and nothing else"

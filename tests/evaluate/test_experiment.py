@@ -348,7 +348,7 @@ def test_smoke_is_the_same_at_its_smallest() -> None:
 @pytest.mark.parametrize(
     "given, told",
     [
-        ({"start": "nosuch"}, "harness: 'nosuch' is neither a folder nor one of: airline, empty"),
+        ({"start": "nosuch"}, "harness: 'nosuch' is neither a folder nor one of: airline, dbbench, empty"),
         ({"editor": "nosuch"}, "editor: unknown 'nosuch'; choose one of rules"),
         ({"train_tasks": 500}, "airline train has 30 tasks, 500 were asked for"),
         ({"test_tasks": 21}, "airline test has 20 tasks, 21 were asked for"),

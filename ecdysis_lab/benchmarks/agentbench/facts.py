@@ -22,7 +22,7 @@ def facts_of(item: Item) -> dict[str, str]:
     gold = [part for found in QUOTED.findall(item.gold) for part in found if part]
     label = list(item.label) if item.kind == "SELECT" else []
     cells = {cell for row in item.table.rows for cell in row if cell}
-    names = [name for name in (item.table.name, *item.table.columns) if " " in name or "_" in name]
+    names = [n for n in (item.table.name, *item.table.columns) if len(n) > 7 and (" " in n or "_" in n)]
     return {
         **dict(_told([*cells], "cell")),
         **dict(_told(names, "name in a table")),
@@ -43,5 +43,7 @@ def _told(texts: Iterable[str], kind: str) -> Iterator[tuple[str, str]]:
 
 def _telling(text: str) -> bool:
     """Whether a text is of its table: with a capital, a digit or a letter beyond ASCII, and no common word."""
+    if text.isalpha() and text.isascii() and len(text) < 7:  # Center, Brown: rules may have such words
+        return not text[1:].islower() and len(text) > 3
     special = any(c.isupper() or c.isdigit() or (c.isalpha() and not c.isascii()) for c in text)
     return len(text) > 3 and special and text.lower() not in ANYWHERE
