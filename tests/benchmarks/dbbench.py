@@ -122,12 +122,20 @@ def agreement(tasks: list[Record], engines: dict[str, Engine], seed: int, per_ta
             kinds[kind][0] += 1
             kinds[kind][1] += first == second
             if first != second:
-                different.append({"kind": kind, "sql": sql, **{n: str(seen(a, ordered))[:300] for n, a in answers.items()}})
+                different.append(
+                    {"kind": kind, "sql": sql, **{n: str(seen(a, ordered))[:300] for n, a in answers.items()}}
+                )
         for database in databases.values():
             database.close()
     queries, agreed = (sum(count[place] for count in kinds.values()) for place in (0, 1))
     by_kind = {kind: {"queries": count[0], "agreed": count[1]} for kind, count in kinds.items()}
-    return {"queries": queries, "agreed": agreed, "share": agreed / max(queries, 1), "kinds": by_kind, "different": different}
+    return {
+        "queries": queries,
+        "agreed": agreed,
+        "share": agreed / max(queries, 1),
+        "kinds": by_kind,
+        "different": different,
+    }
 
 
 def seconds(tasks: list[Record], engine: Engine) -> float:
@@ -146,8 +154,12 @@ def seconds(tasks: list[Record], engine: Engine) -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--agentbench", default=os.environ.get("ECDYSIS_AGENTBENCH", ""), help="a clone of AgentBench")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--agentbench", default=os.environ.get("ECDYSIS_AGENTBENCH", ""), help="a clone of AgentBench"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--per-table", type=int, default=5)

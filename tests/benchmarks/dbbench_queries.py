@@ -60,7 +60,9 @@ class Picker:
 
     def row(self) -> str:
         """Values for a whole row."""
-        return ", ".join(self.quote(self.random.choice(("New", "5", "2.50", "1,234", "", "x y"))) for _ in self.columns)
+        return ", ".join(
+            self.quote(self.random.choice(("New", "5", "2.50", "1,234", "", "x y"))) for _ in self.columns
+        )
 
     def names(self) -> str:
         """All columns in backticks."""
@@ -108,8 +110,12 @@ TEMPLATES: dict[str, tuple[Template, ...]] = {
     "order": (
         lambda p: [f"SELECT {p.c()} FROM {p.t} ORDER BY {p.c()}"],
         lambda p: [f"SELECT {p.c()}, {p.c()} FROM {p.t} ORDER BY {p.c()} DESC LIMIT 1"],
-        lambda p: [f"SELECT {p.c()} FROM {p.t} ORDER BY CAST({p.numeric()} AS UNSIGNED) DESC, {p.c()} LIMIT 3"],
-        lambda p: [f"SELECT {p.c()} FROM {p.t} ORDER BY CAST({p.numeric()} AS DECIMAL(10,2)), {p.c()} LIMIT 3"],
+        lambda p: [
+            f"SELECT {p.c()} FROM {p.t} ORDER BY CAST({p.numeric()} AS UNSIGNED) DESC, {p.c()} LIMIT 3"
+        ],
+        lambda p: [
+            f"SELECT {p.c()} FROM {p.t} ORDER BY CAST({p.numeric()} AS DECIMAL(10,2)), {p.c()} LIMIT 3"
+        ],
         lambda p: [f"SELECT {p.c()} FROM {p.t} ORDER BY {p.numeric()} + 0 DESC LIMIT 1"],
         lambda p: [f"SELECT {p.c()} FROM {p.t} ORDER BY LENGTH({p.c()}) DESC, {p.c()} LIMIT 2 OFFSET 1"],
         lambda p: [f"SELECT {p.c()} AS a, {p.c()} AS b FROM {p.t} ORDER BY a, b DESC LIMIT 1, 3"],
@@ -136,9 +142,13 @@ TEMPLATES: dict[str, tuple[Template, ...]] = {
     ),
     "groups": (
         lambda p: [f"SELECT {(c := p.c())}, COUNT(*) FROM {p.t} GROUP BY {c}"],
-        lambda p: [f"SELECT {(c := p.c())}, COUNT(*) AS n FROM {p.t} GROUP BY {c} ORDER BY n DESC, {c} LIMIT 1"],
+        lambda p: [
+            f"SELECT {(c := p.c())}, COUNT(*) AS n FROM {p.t} GROUP BY {c} ORDER BY n DESC, {c} LIMIT 1"
+        ],
         lambda p: [f"SELECT {(c := p.c())} FROM {p.t} GROUP BY {c} HAVING COUNT(*) > 1"],
-        lambda p: [f"SELECT {(c := p.c())}, SUM({p.numeric()}) AS s FROM {p.t} GROUP BY {c} HAVING s > {p.n()}"],
+        lambda p: [
+            f"SELECT {(c := p.c())}, SUM({p.numeric()}) AS s FROM {p.t} GROUP BY {c} HAVING s > {p.n()}"
+        ],
         lambda p: [f"SELECT {(c := p.c())}, AVG({p.numeric()}), MAX({p.numeric()}) FROM {p.t} GROUP BY {c}"],
         lambda p: [f"SELECT LEFT({(c := p.c())}, 1) AS k, COUNT(*) FROM {p.t} GROUP BY k"],
         lambda p: [f"SELECT COUNT(*) FROM (SELECT DISTINCT {p.c()}, {p.c()} AS b FROM {p.t}) AS x"],
@@ -165,7 +175,9 @@ TEMPLATES: dict[str, tuple[Template, ...]] = {
         lambda p: [f"SELECT YEAR({p.c()}), MONTH({p.c()}), DAY({p.c()}) FROM {p.t}"],
         lambda p: [f"SELECT {p.c()} FROM {p.t} WHERE YEAR({p.c()}) = {p.n()}"],
         lambda p: [f"SELECT STR_TO_DATE({p.c()}, '%M %d, %Y') FROM {p.t}"],
-        lambda p: [f"SELECT {p.c()} FROM {p.t} ORDER BY STR_TO_DATE({(c := p.c())}, '%d %M %Y') DESC, {c} LIMIT 1"],
+        lambda p: [
+            f"SELECT {p.c()} FROM {p.t} ORDER BY STR_TO_DATE({(c := p.c())}, '%d %M %Y') DESC, {c} LIMIT 1"
+        ],
         lambda p: [f"SELECT DATE_FORMAT({p.c()}, '%Y-%m') FROM {p.t}"],
         lambda p: [f"SELECT CAST({p.c()} AS DATE) FROM {p.t}"],
         lambda p: [f"SELECT {p.c()} FROM {p.t} WHERE {p.c()} BETWEEN '2000-01-01' AND '2010-12-31'"],
@@ -182,16 +194,26 @@ TEMPLATES: dict[str, tuple[Template, ...]] = {
     "subqueries": (
         lambda p: [f"SELECT {p.c()} FROM {p.t} WHERE {(c := p.numeric())} = (SELECT MAX({c}) FROM {p.t})"],
         lambda p: [f"SELECT {p.c()} FROM {p.t} WHERE {(c := p.numeric())} > (SELECT AVG({c}) FROM {p.t})"],
-        lambda p: [f"SELECT {p.c()} FROM {p.t} WHERE {(c := p.c())} IN (SELECT {c} FROM {p.t} WHERE {_where(p)})"],
+        lambda p: [
+            f"SELECT {p.c()} FROM {p.t} WHERE {(c := p.c())} IN (SELECT {c} FROM {p.t} WHERE {_where(p)})"
+        ],
         lambda p: [
             f"SELECT {p.c()} FROM {p.t} WHERE CAST({(c := p.numeric())} AS UNSIGNED) = "
             f"(SELECT MIN(CAST({c} AS UNSIGNED)) FROM {p.t})"
         ],
-        lambda p: [f"SELECT {p.c()} FROM {p.t} WHERE {p.c()} = (SELECT {p.c()} FROM {p.t} WHERE {_where(p)})"],
-        lambda p: [f"SELECT COUNT(*) FROM {p.t} a JOIN {p.t} b ON a.{(c := p.c())} = b.{c} WHERE a.{_where(p)}"],
+        lambda p: [
+            f"SELECT {p.c()} FROM {p.t} WHERE {p.c()} = (SELECT {p.c()} FROM {p.t} WHERE {_where(p)})"
+        ],
+        lambda p: [
+            f"SELECT COUNT(*) FROM {p.t} a JOIN {p.t} b ON a.{(c := p.c())} = b.{c} WHERE a.{_where(p)}"
+        ],
         lambda p: [f"SELECT {p.c()} FROM {p.t} a, {p.t} b WHERE a.{_where(p)} LIMIT 2"],
-        lambda p: [f"WITH x AS (SELECT {(c := p.c())} FROM {p.t} WHERE {_where(p)}) SELECT COUNT({c}) FROM x"],
-        lambda p: [f"SELECT {p.c()} FROM {p.t} WHERE {_where(p)} UNION SELECT {p.c()} FROM {p.t} WHERE {_where(p)}"],
+        lambda p: [
+            f"WITH x AS (SELECT {(c := p.c())} FROM {p.t} WHERE {_where(p)}) SELECT COUNT({c}) FROM x"
+        ],
+        lambda p: [
+            f"SELECT {p.c()} FROM {p.t} WHERE {_where(p)} UNION SELECT {p.c()} FROM {p.t} WHERE {_where(p)}"
+        ],
         lambda p: [f"SELECT {p.c()}, RANK() OVER (ORDER BY {p.c()}) FROM {p.t}"],
         lambda p: [f"SELECT MAX(n) FROM (SELECT COUNT(*) AS n FROM {p.t} GROUP BY {p.c()}) q"],
         lambda p: [f"SELECT {p.c()} FROM {p.t} a WHERE EXISTS (SELECT 1 FROM {p.t} b WHERE b.{_where(p)})"],
@@ -220,7 +242,9 @@ TEMPLATES: dict[str, tuple[Template, ...]] = {
         lambda p: [f"SELECT {p.c()}, FROM {p.t}"],
         lambda p: [f"SELECT {p.c()} FROM {p.t} WHERE {p.c()} = O'Neil"],
         lambda p: [f"SELECT {p.c()} FROM {p.t} WHERE {p.c()} = 'O'Neil'"],
-        lambda p: [f"SELECT {p.c()} FROM {p.t} WHERE {p.c()} = {p.random.choice(('Total', 'Winner', 'Best'))}"],
+        lambda p: [
+            f"SELECT {p.c()} FROM {p.t} WHERE {p.c()} = {p.random.choice(('Total', 'Winner', 'Best'))}"
+        ],
         lambda p: [f"I will look at the table {p.t} first."],
         lambda p: [f"SELECT COUNT({p.bare()}) FROM {p.t} WHERE {p.c()} > {p.n()}"],
         lambda p: [f"SELECT CAST({p.c()} AS INTEGER), CAST({p.c()} AS FLOAT) FROM {p.t}"],
@@ -238,7 +262,9 @@ TEMPLATES: dict[str, tuple[Template, ...]] = {
         lambda p: [f"DESCRIBE {p.table.name}"],
         lambda p: [f"SHOW COLUMNS FROM {p.table.name}"],
         lambda p: [f"SELECT COLUMN_NAME FROM information_schema.columns WHERE table_name = '{p.table.name}'"],
-        lambda p: [f"SELECT column_name, data_type FROM INFORMATION_SCHEMA.COLUMNS WHERE TABLE_NAME='{p.table.name}';"],
+        lambda p: [
+            f"SELECT column_name, data_type FROM INFORMATION_SCHEMA.COLUMNS WHERE TABLE_NAME='{p.table.name}';"
+        ],
         lambda p: ["SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()"],
         lambda p: ["SHOW TABLES LIKE '%a%'"],
         lambda p: ["SHOW INDEX FROM " + p.t],
@@ -251,7 +277,7 @@ TEMPLATES: dict[str, tuple[Template, ...]] = {
         lambda p: [f"INSERT INTO {p.t} VALUES ('a', 'b')", _read(p)],
         lambda p: [f"INSERT INTO {p.t} SET {p.c()} = 2.50", _read(p)],
         lambda p: [f"INSERT INTO {p.table.name} ({p.names()}) VALUES ({p.row()})", _read(p)],
-        lambda p: [f'INSERT INTO {p.t} ({p.names()}) VALUES ({p.row()})'.replace("'", '"'), _read(p)],
+        lambda p: [f"INSERT INTO {p.t} ({p.names()}) VALUES ({p.row()})".replace("'", '"'), _read(p)],
         lambda p: [f"UPDATE {p.t} SET {p.c()} = 'new' WHERE {_where(p)}", _read(p)],
         lambda p: [f"UPDATE {p.t} SET {p.c()} = 5, {p.c()} = '' WHERE {_where(p)} AND {_where(p)}", _read(p)],
         lambda p: [f"UPDATE {p.t} SET {(c := p.numeric())} = {c} + 1 WHERE {_where(p)}", _read(p)],
@@ -266,7 +292,11 @@ TEMPLATES: dict[str, tuple[Template, ...]] = {
         lambda p: [f"INSERT INTO {p.t} VALUES ({p.row()}) ON DUPLICATE KEY UPDATE {p.c()} = 'x'", _read(p)],
         lambda p: [f"ALTER TABLE {p.t} ADD COLUMN extra TEXT", _read(p)],
         lambda p: [f"BEGIN", f"UPDATE {p.t} SET {p.c()} = 'z'", "ROLLBACK", _read(p)],
-        lambda p: ["CREATE TABLE notes (id INT, note TEXT)", "INSERT INTO notes VALUES (1, 'a')", "SELECT * FROM notes"],
+        lambda p: [
+            "CREATE TABLE notes (id INT, note TEXT)",
+            "INSERT INTO notes VALUES (1, 'a')",
+            "SELECT * FROM notes",
+        ],
         lambda p: [f"DROP TABLE {p.t}", _read(p)],
     ),
 }

@@ -182,7 +182,9 @@ class GroupConcat:
         if not self.rows:
             return None
         for place, direction in reversed(list(enumerate(self.shape[2:]))):
-            self.rows.sort(key=cmp_to_key(lambda a, b, n=place: _order(a[1][n], b[1][n])), reverse=direction == "-")
+            self.rows.sort(
+                key=cmp_to_key(lambda a, b, n=place: _order(a[1][n], b[1][n])), reverse=direction == "-"
+            )
         texts = [row[0] for row in self.rows]
         return self.separator.join(texts)[:GROUP_CONCAT_CHARACTERS]
 

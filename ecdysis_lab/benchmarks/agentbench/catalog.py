@@ -25,9 +25,7 @@ _COLUMNS = (
     "CHARACTER_SET_NAME COLLATION_NAME COLUMN_TYPE COLUMN_KEY EXTRA PRIVILEGES COLUMN_COMMENT IS_GENERATED "
     "GENERATION_EXPRESSION"
 ).split()
-_SCHEMATA = (
-    "CATALOG_NAME SCHEMA_NAME DEFAULT_CHARACTER_SET_NAME DEFAULT_COLLATION_NAME SQL_PATH SCHEMA_COMMENT".split()
-)
+_SCHEMATA = "CATALOG_NAME SCHEMA_NAME DEFAULT_CHARACTER_SET_NAME DEFAULT_COLLATION_NAME SQL_PATH SCHEMA_COMMENT".split()
 _NUMBERS = frozenset({"ORDINAL_POSITION", "VERSION", "TABLE_ROWS", "CHARACTER_MAXIMUM_LENGTH"})
 
 
@@ -48,7 +46,9 @@ class Catalog:
         if database.lower() == "information_schema":
             return self._schema(name)
         if database and database != self.database:
-            raise MySQLError(1142, f"SELECT command denied to user 'agent'@'localhost' for table `{database}`.`{name}`")
+            raise MySQLError(
+                1142, f"SELECT command denied to user 'agent'@'localhost' for table `{database}`.`{name}`"
+            )
         if name not in self.tables:
             return None
         columns = tuple(Column(column, kind) for column, _, kind in self.tables[name])
@@ -71,7 +71,17 @@ class Catalog:
         if upper == "TABLES":
             heads = _TABLES
             rows = [
-                ("def", self.database, table, "BASE TABLE", "InnoDB", 10, "Dynamic", *(None,) * 10, _COLLATION)
+                (
+                    "def",
+                    self.database,
+                    table,
+                    "BASE TABLE",
+                    "InnoDB",
+                    10,
+                    "Dynamic",
+                    *(None,) * 10,
+                    _COLLATION,
+                )
                 + (None, "", "", 0, "N")
                 for table in self.tables
             ]
@@ -86,8 +96,18 @@ class Catalog:
             ]
         elif upper == "SCHEMATA":
             heads = _SCHEMATA
-            rows = [("def", name, _CHARSET, _COLLATION, None, "") for name in ("information_schema", self.database)]
-        elif upper in ("STATISTICS", "KEY_COLUMN_USAGE", "TABLE_CONSTRAINTS", "VIEWS", "ROUTINES", "TRIGGERS"):
+            rows = [
+                ("def", name, _CHARSET, _COLLATION, None, "")
+                for name in ("information_schema", self.database)
+            ]
+        elif upper in (
+            "STATISTICS",
+            "KEY_COLUMN_USAGE",
+            "TABLE_CONSTRAINTS",
+            "VIEWS",
+            "ROUTINES",
+            "TRIGGERS",
+        ):
             heads, rows = ["TABLE_SCHEMA", "TABLE_NAME", "COLUMN_NAME", "CONSTRAINT_NAME", "INDEX_NAME"], []
         else:
             raise MySQLError(1109, f"Unknown table '{name}' in information_schema")
@@ -124,7 +144,11 @@ class Catalog:
             return words.filtered([("collation_connection", _COLLATION), ("version", VERSION)])
         if what in ("WARNINGS", "ERRORS", "STATUS", "TRIGGERS", "EVENTS", "PROCEDURE", "FUNCTION", "OPEN"):
             return []
-        raise unsupported(f"SHOW {what}") if what in ("GRANTS", "ENGINES", "PROCESSLIST") else words.wrong(back=True)
+        raise (
+            unsupported(f"SHOW {what}")
+            if what in ("GRANTS", "ENGINES", "PROCESSLIST")
+            else words.wrong(back=True)
+        )
 
     def _show_tables(self, words: _Words, full: bool, status: bool) -> Rows:
         if words.take("FROM") or words.take("IN"):
@@ -136,7 +160,9 @@ class Catalog:
         if status:
             tail = (None, _COLLATION, None, "", "", 0, "N")
             return words.filtered([(t, "InnoDB", 10, "Dynamic", *(None,) * 9, *tail) for t in self.tables])
-        return words.filtered([(table, "BASE TABLE") if full else (table,) for table in sorted(self.tables)])
+        return words.filtered(
+            [(table, "BASE TABLE") if full else (table,) for table in sorted(self.tables)], exact=True
+        )
 
     def _show_columns(self, words: _Words, full: bool) -> Rows:
         name = words.after_from()
@@ -210,13 +236,13 @@ class _Words:
         if self.left():
             raise self.wrong()
 
-    def filtered(self, rows: Rows) -> Rows:
+    def filtered(self, rows: Rows, exact: bool = False) -> Rows:
         """The rows whose first value is LIKE a text; WHERE takes ``name = text`` and ``LIKE`` on the first column."""
         if self.take("LIKE"):
             pattern = self.tokens[self.place].text if self.left() else ""
             self.place += 1
             self.end()
-            return [row for row in rows if like(row[0], pattern)]
+            return [row for row in rows if like(row[0], pattern, exact=exact)]
         if self.take("WHERE"):
             rest = self.tokens[self.place :]
             if len(rest) == 3 and rest[1].text.upper() in ("=", "LIKE"):

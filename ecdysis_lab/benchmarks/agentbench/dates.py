@@ -151,7 +151,9 @@ def str_to_date(value: Any, pattern: Any) -> Any:
 
 
 def _made(got: dict[str, str | None], letters: set[str]) -> Any:
-    year = int(got.get("Y") or 0) or (int(got["y"] or 0) + (2000 if int(got["y"] or 0) < 70 else 1900) if "y" in got else 0)
+    year = int(got.get("Y") or 0) or (
+        int(got["y"] or 0) + (2000 if int(got["y"] or 0) < 70 else 1900) if "y" in got else 0
+    )
     month = _month(got["M"] or "") if "M" in got else int(got.get("m") or 0)
     if "M" in got and not month:
         return None
@@ -283,7 +285,12 @@ DATE_FUNCTIONS: dict[str, tuple[Function, int, int, str]] = {
     "week": (on_date(lambda d: week(d)[1]), 1, 1, "int"),
     "weekofyear": (on_date(lambda d: d.isocalendar()[1]), 1, 1, "int"),
     "yearweek": (on_date(_yearweek), 1, 1, "int"),
-    "last_day": (on_date(lambda d: d.date().replace(day=calendar.monthrange(d.year, d.month)[1])), 1, 1, "date"),
+    "last_day": (
+        on_date(lambda d: d.date().replace(day=calendar.monthrange(d.year, d.month)[1])),
+        1,
+        1,
+        "date",
+    ),
     "to_days": (on_date(lambda d: d.toordinal() + _DAYS_OF_YEAR_ZERO), 1, 1, "int"),
     "from_days": (strict(_from_days), 1, 1, "date"),
     "makedate": (strict(_makedate), 2, 2, "date"),

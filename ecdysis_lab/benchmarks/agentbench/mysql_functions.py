@@ -40,21 +40,22 @@ def whole(value: Any) -> int:
     return int(Decimal(str(value)).to_integral_value(ROUND_HALF_UP)) if math.isfinite(value) else 0
 
 
-def like(value: Any, pattern: Any, escape: Any = "\\") -> int | None:
-    """LIKE, without case and accents; linear in value times pattern."""
+def like(value: Any, pattern: Any, escape: Any = "\\", exact: bool = False) -> int | None:
+    """LIKE, without case and accents unless exact; linear in value times pattern."""
     if value is None or pattern is None:
         return None
-    subject = like_fold(text(value))
+    folded = str if exact else like_fold
+    subject = folded(text(value))
     parts: list[list[str]] = [[]]
     characters = iter(text(pattern))
     for character in characters:
         if character == escape:
             character = next(characters, escape)
-            parts[-1].append(regex.escape(like_fold(character)))
+            parts[-1].append(regex.escape(folded(character)))
         elif character == "%":
             parts.append([])
         else:
-            parts[-1].append("." if character == "_" else regex.escape(like_fold(character)))
+            parts[-1].append("." if character == "_" else regex.escape(folded(character)))
     pieces = [regex.compile("".join(part), regex.DOTALL) for part in parts]
     if len(pieces) == 1:
         return int(pieces[0].fullmatch(subject) is not None)
@@ -272,7 +273,9 @@ def _quote(value: Any) -> str:
 
 
 def _sounds(value: str) -> str:
-    codes = {c: str(n) for n, group in enumerate(("BFPV", "CGJKQSXZ", "DT", "L", "MN", "R"), 1) for c in group}
+    codes = {
+        c: str(n) for n, group in enumerate(("BFPV", "CGJKQSXZ", "DT", "L", "MN", "R"), 1) for c in group
+    }
     letters = [c for c in like_fold(value) if "A" <= c <= "Z"]
     result, last = "".join(letters[:1]), codes.get(letters[0]) if letters else None
     for letter in letters[1:]:
@@ -442,7 +445,12 @@ NUMBER_FUNCTIONS: dict[str, tuple[Function, int, int, str]] = {
     "pow": (_real(math.pow), 2, 2, "real"),
     "power": (_real(math.pow), 2, 2, "real"),
     "pi": (lambda: 3.141593, 0, 0, "real"),
-    "rand": (lambda *seed: random.Random(*map(str, seed)).random() if seed else random.random(), 0, 1, "real"),
+    "rand": (
+        lambda *seed: random.Random(*map(str, seed)).random() if seed else random.random(),
+        0,
+        1,
+        "real",
+    ),
     "sin": (_real(math.sin), 1, 1, "real"),
     "cos": (_real(math.cos), 1, 1, "real"),
     "tan": (_real(math.tan), 1, 1, "real"),

@@ -43,7 +43,11 @@ def _divided(left: Any, right: Any) -> Any:
 def _rest(left: Any, right: Any) -> Any:
     if right == 0:
         return None
-    return math.fmod(left, right) if isinstance(left, float) else left - right * int(Decimal(left) / Decimal(right))
+    return (
+        math.fmod(left, right)
+        if isinstance(left, float)
+        else left - right * int(Decimal(left) / Decimal(right))
+    )
 
 
 def _whole_parts(left: Any, right: Any) -> int | None:

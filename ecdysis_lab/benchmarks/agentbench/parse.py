@@ -13,7 +13,8 @@ from sqlglot.tokens import Token, TokenType
 from ecdysis_lab.benchmarks.agentbench.errors import MySQLError, syntax_error
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
-PACKET_CHARACTERS = 1_000_000
+PACKET_CHARACTERS = 200_000
+TOKENS = 20_000
 DEPTH = 60
 STATEMENTS = frozenset(
     "SELECT INSERT UPDATE DELETE REPLACE WITH SHOW DESCRIBE DESC EXPLAIN CREATE DROP ALTER TRUNCATE SET USE BEGIN "
@@ -81,7 +82,7 @@ def tokens_of(sql: str) -> list[Token]:
 
     Raises
     ------
-    MySQLError : 1064 or 1065, where it is no single statement.
+    MySQLError : 1064 or 1065 where it is no single statement, 1436 where it is too long to read.
     """
     try:
         tokens = list(_DIALECT.tokenize(sql))
@@ -89,6 +90,8 @@ def tokens_of(sql: str) -> list[Token]:
         raise _unfinished(sql) from None
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
+    if len(tokens) > TOKENS:
+        raise MySQLError(1436, "Thread stack overrun")
     if not tokens:
         raise MySQLError(1065, "Query was empty")
     first = tokens[0]
@@ -190,7 +193,9 @@ def _check_tokens(sql: str, tokens: list[Token]) -> None:
                 raise _spaced(sql, before, after)
         elif kind == TokenType.R_PAREN:
             name, count = calls.pop() if calls else ("", 0)
-            spread = "FROM" in (_word(t) for t in tokens[max(place - 8, 0) : place]) and name.startswith("SUBSTR")
+            spread = "FROM" in (_word(t) for t in tokens[max(place - 8, 0) : place]) and name.startswith(
+                "SUBSTR"
+            )
             if count < _ARGUMENTS.get(name, (0, 0))[0] and not spread:
                 raise syntax_error(sql, token.start)
             casts = [cast for cast in casts if cast[0] != depth]
@@ -201,24 +206,39 @@ def _check_tokens(sql: str, tokens: list[Token]) -> None:
         elif kind == TokenType.COMMA:
             if calls:
                 calls[-1][1] += 1
-            if _word(before) == "SELECT" or (calls and calls[-1][1] > _ARGUMENTS.get(calls[-1][0], (0, 10**9))[1]):
+            if _word(before) == "SELECT" or (
+                calls and calls[-1][1] > _ARGUMENTS.get(calls[-1][0], (0, 10**9))[1]
+            ):
                 raise syntax_error(sql, token.start)
-            if _word(after) in ("FROM", "WHERE") or (after and after.token_type in (TokenType.R_PAREN, TokenType.STAR)):
+            if _word(after) in ("FROM", "WHERE") or (
+                after and after.token_type in (TokenType.R_PAREN, TokenType.STAR)
+            ):
                 raise syntax_error(sql, after.start if after else len(sql))
         elif kind == TokenType.STRING and (
-            _word(before) in _BY_NAME and not _in_call(tokens, place) or (before and before.token_type == TokenType.DOT)
+            _word(before) in _BY_NAME
+            and not _in_call(tokens, place)
+            or (before and before.token_type == TokenType.DOT)
         ):
             raise syntax_error(sql, token.start)
         elif kind in (TokenType.L_BRACKET, TokenType.DCOLON, TokenType.L_BRACE) or word == "ILIKE":
             raise syntax_error(sql, token.start)
         elif kind == TokenType.EQ and len(token.text) == 2:
             raise syntax_error(sql, token.start + 1)
-        elif word == "AS" and casts and casts[-1] == (depth, "CAST") and _word(after).split(" ")[0] not in _CAST_TYPES:
+        elif (
+            word == "AS"
+            and casts
+            and casts[-1] == (depth, "CAST")
+            and _word(after).split(" ")[0] not in _CAST_TYPES
+        ):
             raise syntax_error(sql, after.start if after else len(sql))
         elif word in ("ORDER", "GROUP") and not _by(word, after):
             named = before is not None and (before.token_type == TokenType.COMMA or _word(before) in _OPENERS)
             raise syntax_error(sql, token.start if named else after.start if after else len(sql))
-        elif word == "LIMIT" and after is not None and after.token_type not in (TokenType.NUMBER, TokenType.PLACEHOLDER):
+        elif (
+            word == "LIMIT"
+            and after is not None
+            and after.token_type not in (TokenType.NUMBER, TokenType.PLACEHOLDER)
+        ):
             raise syntax_error(sql, after.start)
         elif word in ("IS", "NOT") and "IS" in (word, _word(before)):
             if _word(after) not in ("NOT", "NULL", "TRUE", "FALSE", "UNKNOWN"):
@@ -227,7 +247,12 @@ def _check_tokens(sql: str, tokens: list[Token]) -> None:
             raise syntax_error(sql, token.start)
         elif before is not None and _misplaced(before, token):
             raise syntax_error(sql, token.start)
-        elif kind == TokenType.VAR and before and before.token_type == TokenType.STRING and before.end + 1 == token.start:
+        elif (
+            kind == TokenType.VAR
+            and before
+            and before.token_type == TokenType.STRING
+            and before.end + 1 == token.start
+        ):
             raise syntax_error(sql, token.start)
         if word in ("SELECT", "UNION", "EXCEPT", "INTERSECT"):
             ranks[-1] = 0
@@ -243,11 +268,15 @@ def _misplaced(before: Token, token: Token) -> bool:
     opened = before.token_type in (TokenType.COMMA, TokenType.L_PAREN, *_OPERATORS)
     if kind in _OPERATORS:
         return opened or _word(before) in _OPENERS
+    if before.token_type == TokenType.DOT and before.end + 1 < token.start:
+        return True
     if word in ("FROM", "WHERE", "TO", "ON", "AND", "OR", "LIMIT"):
         return opened or _word(before) == "SELECT"
-    if before.token_type == TokenType.DOT:
-        return before.end + 1 < token.start
-    return word in RESERVED and word not in ("SELECT", "VALUES", "LEFT", "RIGHT", "REPLACE", "IF", "TABLE") and _word(before) in ("INTO", "JOIN")
+    return (
+        word in RESERVED
+        and word not in ("SELECT", "VALUES", "LEFT", "RIGHT", "REPLACE", "IF")
+        and _word(before) in ("INTO", "JOIN")
+    )
 
 
 def _check_set(sql: str, tokens: list[Token]) -> None:
@@ -289,7 +318,12 @@ def _check_target(sql: str, tokens: list[Token]) -> None:
                 raise syntax_error(sql, token.start)
     if first == "DELETE" and len(tokens) > 3 and _word(tokens[1]) == "FROM":
         after = tokens[3]
-        if after.token_type not in (TokenType.DOT, TokenType.COMMA) and _word(after) not in ("WHERE", "ORDER", "LIMIT", "USING"):
+        if after.token_type not in (TokenType.DOT, TokenType.COMMA) and _word(after) not in (
+            "WHERE",
+            "ORDER",
+            "LIMIT",
+            "USING",
+        ):
             raise syntax_error(sql, after.start)
 
 
@@ -325,9 +359,13 @@ def _check_tree(sql: str, tokens: list[Token], tree: exp.Expression) -> None:
             start = int(node.meta["start"])
             if not node.args.get("quoted") and node.name.upper() in RESERVED:
                 raise syntax_error(sql, start)
-            if sql[start : start + 1] in "'\"" and isinstance(node.parent, exp.Schema | exp.Table | exp.Column):
+            if sql[start : start + 1] in "'\"" and isinstance(
+                node.parent, exp.Schema | exp.Table | exp.Column
+            ):
                 raise syntax_error(sql, start)
-        elif isinstance(node, exp.Subquery) and isinstance(node.parent, exp.From | exp.Join) and not node.alias:
+        elif (
+            isinstance(node, exp.Subquery) and isinstance(node.parent, exp.From | exp.Join) and not node.alias
+        ):
             if not isinstance(node.this, exp.Table | exp.Join):
                 raise syntax_error(sql, _after(tokens, node, len(sql)))
         elif isinstance(node, exp.Select) and not node.expressions:

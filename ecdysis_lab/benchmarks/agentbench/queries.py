@@ -38,7 +38,12 @@ class Queries(Expressions):
         """
         node = node.unnest() if isinstance(node, exp.Paren) else node
         outer = self.scope, self.clause, self.inside, self.aggregates_ok, self.common
-        self.scope, self.clause, self.inside, self.aggregates_ok = Scope(parent=outer[0]), "SELECT", False, True
+        self.scope, self.clause, self.inside, self.aggregates_ok = (
+            Scope(parent=outer[0]),
+            "SELECT",
+            False,
+            True,
+        )
         self.common = dict(self.common)
         try:
             common = self._common(node)
@@ -96,7 +101,10 @@ class Queries(Expressions):
         word = {exp.Union: "UNION", exp.Except: "EXCEPT", exp.Intersect: "INTERSECT"}[type(node)]
         if word == "UNION" and not node.args.get("distinct"):
             word = "UNION ALL"
-        kinds = [a.kind if a.kind == b.kind else "text" if "text" in (a.kind, b.kind) else "any" for a, b in zip(columns, others, strict=True)]
+        kinds = [
+            a.kind if a.kind == b.kind else "text" if "text" in (a.kind, b.kind) else "any"
+            for a, b in zip(columns, others, strict=True)
+        ]
         recursive = isinstance(node.parent, exp.CTE)
         arms = []
         for sql, own in ((left, columns), (right, others)):
@@ -132,7 +140,8 @@ class Queries(Expressions):
         columns = tuple(Column(name, item.kind) for name, item in items)
         distinct = node.args.get("distinct") is not None
         sql = f"SELECT {'DISTINCT ' if distinct else ''}" + ", ".join(
-            f"{item.sql}{COLLATE if distinct and item.kind == 'text' else ''} AS {quoted(name)}" for name, item in items
+            f"{item.sql}{COLLATE if distinct and item.kind == 'text' else ''} AS {quoted(name)}"
+            for name, item in items
         )
         group = self._group(node)
         if having and not scope.grouped:
@@ -300,7 +309,9 @@ class Queries(Expressions):
             raise MySQLError(1096, "No tables used")
         return found
 
-    def _order(self, node: Any, columns: tuple[Column, ...], items: list[Expr] | None = None, distinct: bool = False) -> str:
+    def _order(
+        self, node: Any, columns: tuple[Column, ...], items: list[Expr] | None = None, distinct: bool = False
+    ) -> str:
         clause = node.args.get("order")
         if clause is None:
             return ""
@@ -330,7 +341,9 @@ class Queries(Expressions):
             return ""
         count = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.expression
         sizes = [count] if offset is None else [count, offset.expression]
-        if any(not isinstance(size, exp.Literal) or size.is_string or not size.name.isdigit() for size in sizes):
+        if any(
+            not isinstance(size, exp.Literal) or size.is_string or not size.name.isdigit() for size in sizes
+        ):
             raise MySQLError(1064, "You have an error in your SQL syntax near 'LIMIT'")
         numbers = [str(min(int(size.name), 2**62)) for size in sizes]
         return f" LIMIT {' OFFSET '.join(numbers)}"
@@ -344,7 +357,11 @@ class Queries(Expressions):
             if isinstance(part, exp.Window):
                 stack += [piece for piece in part.this.iter_expressions()]
                 continue
-            if isinstance(part, exp.GroupConcat) or isinstance(part, exp.Anonymous) and str(part.this).lower() in AGGREGATES:
+            if (
+                isinstance(part, exp.GroupConcat)
+                or isinstance(part, exp.Anonymous)
+                and str(part.this).lower() in AGGREGATES
+            ):
                 return True
             if not isinstance(part, (*_QUERIES, exp.Subquery)):
                 stack += list(part.iter_expressions())
@@ -386,7 +403,9 @@ class Queries(Expressions):
         kind = parts[0].kind
         if name not in ("max", "min"):
             kind = "real" if kind not in ("int", "dec") or name not in ("sum", "avg") else "dec"
-        return Expr(f"m_{name}({'DISTINCT ' if distinct else ''}{parts[0].sql}{COLLATE if distinct else ''})", kind)
+        return Expr(
+            f"m_{name}({'DISTINCT ' if distinct else ''}{parts[0].sql}{COLLATE if distinct else ''})", kind
+        )
 
     def _group_concat(self, node: Any) -> Expr:
         inner, order = node.this, None
@@ -398,7 +417,9 @@ class Queries(Expressions):
             order, values = values[0].expressions, [values[0].this]
         parts = [self.expr(value).sql for value in values]
         keys = [self.expr(term.this).sql for term in order or ()]
-        shape = f"{'d' if distinct else '-'}{len(parts)}" + "".join("-" if t.args.get("desc") else "+" for t in order or ())
+        shape = f"{'d' if distinct else '-'}{len(parts)}" + "".join(
+            "-" if t.args.get("desc") else "+" for t in order or ()
+        )
         separator = node.args.get("separator")
         between = self.bind(separator.name if separator is not None else ",")
         return Expr(f"m_group_concat({self.bind(shape)}, {between}, {', '.join(parts + keys)})", "text")
@@ -413,7 +434,10 @@ class Queries(Expressions):
             head, kind = f"m_{name}({arguments[0].sql})", arguments[0].kind
             kind = kind if name in ("max", "min") else "dec" if kind in ("int", "dec") else "real"
         elif name in RANKS or name == "count":
-            head, kind = f"{name}({', '.join(a.sql for a in arguments) or ('*' if name == 'count' else '')})", "int"
+            head, kind = (
+                f"{name}({', '.join(a.sql for a in arguments) or ('*' if name == 'count' else '')})",
+                "int",
+            )
         elif name in SHIFTS:
             head, kind = f"{name}({', '.join(part.sql for part in arguments)})", arguments[0].kind
         else:
@@ -424,5 +448,7 @@ class Queries(Expressions):
             self._sortable(self.expr(term.this)) + (" DESC" if term.args.get("desc") else "")
             for term in (order.expressions if order is not None else ())
         ]
-        over = (f"PARTITION BY {partition} " if partition else "") + (f"ORDER BY {', '.join(terms)}" if terms else "")
+        over = (f"PARTITION BY {partition} " if partition else "") + (
+            f"ORDER BY {', '.join(terms)}" if terms else ""
+        )
         return Expr(f"{head} OVER ({over.strip()})", kind)

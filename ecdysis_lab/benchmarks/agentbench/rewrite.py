@@ -24,9 +24,27 @@ REAL = frozenset({"text", "real", "any", "null"})
 COLLATE = " COLLATE m_ci"
 _COMPARISONS = {exp.EQ: "eq", exp.NEQ: "ne", exp.LT: "lt", exp.LTE: "le", exp.GT: "gt", exp.GTE: "ge"}
 _OPERATORS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_ARITHMETIC = {exp.Add: "add", exp.Sub: "sub", exp.Mul: "mul", exp.Div: "div", exp.Mod: "mod", exp.IntDiv: "intdiv"}
+_ARITHMETIC = {
+    exp.Add: "add",
+    exp.Sub: "sub",
+    exp.Mul: "mul",
+    exp.Div: "div",
+    exp.Mod: "mod",
+    exp.IntDiv: "intdiv",
+}
 _BITS = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseLeftShift: "<<", exp.BitwiseRightShift: ">>"}
-_TRUTHS = (*_COMPARISONS, exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.Exists, exp.Boolean)
+_TRUTHS = (
+    *_COMPARISONS,
+    exp.And,
+    exp.Or,
+    exp.Not,
+    exp.Is,
+    exp.In,
+    exp.Between,
+    exp.Like,
+    exp.Exists,
+    exp.Boolean,
+)
 
 
 class Expressions:
@@ -106,7 +124,9 @@ class Expressions:
         """Whether HAVING may not see a column: it is neither selected nor grouped by."""
         if self.clause != "HAVING" or self.inside or found.sql in scope.keys:
             return False
-        return found.sql not in {part.sql.removeprefix("m_first(").removesuffix(")") for part in scope.aliases.values()}
+        return found.sql not in {
+            part.sql.removeprefix("m_first(").removesuffix(")") for part in scope.aliases.values()
+        }
 
     def literal(self, node: Any) -> Expr:
         """A text or a number; a number with a point is exact."""
@@ -151,7 +171,9 @@ class Expressions:
     def null_safe(self, node: Any) -> Expr:
         """The comparison that knows NULL."""
         left, right = self.expr(node.this), self.expr(node.expression)
-        return Expr(f"coalesce({self.compare('eq', left, right)}, {left.sql} IS NULL AND {right.sql} IS NULL)", "int")
+        return Expr(
+            f"coalesce({self.compare('eq', left, right)}, {left.sql} IS NULL AND {right.sql} IS NULL)", "int"
+        )
 
     def arithmetic(self, node: Any) -> Expr:
         """+, -, *, /, %, DIV; or a date and an INTERVAL."""
@@ -162,7 +184,9 @@ class Expressions:
             return self.shifted(value, moved, -1 if isinstance(node, exp.Sub) else 1)
         left, right = self.expr(node.this), self.expr(node.expression)
         name = _ARITHMETIC[type(node)]
-        kind = "real" if {left.kind, right.kind} & REAL else "dec" if "dec" in (left.kind, right.kind) else "int"
+        kind = (
+            "real" if {left.kind, right.kind} & REAL else "dec" if "dec" in (left.kind, right.kind) else "int"
+        )
         kind = "int" if name == "intdiv" else "dec" if name == "div" and kind == "int" else kind
         return Expr(f"m_{name}({left.sql}, {right.sql})", kind)
 
@@ -246,7 +270,9 @@ class Expressions:
             numbers = kinds <= {"int", "dec", "real"}
             kind = ("real" if "real" in kinds else "dec") if numbers else "any" if "any" in kinds else "text"
         cast = {"text": "m_text({})", "real": "m_real({})", "dec": "m_exact({})"}
-        sqls = [p.sql if p.kind in (kind, "null") or kind not in cast else cast[kind].format(p.sql) for p in parts]
+        sqls = [
+            p.sql if p.kind in (kind, "null") or kind not in cast else cast[kind].format(p.sql) for p in parts
+        ]
         return Expr(template(sqls), kind)
 
     def case(self, node: Any) -> Expr:
@@ -281,7 +307,9 @@ class Expressions:
         inner, target = self.expr(node.this), node.args["to"]
         name = target.this.name if hasattr(target.this, "name") else str(target.this)
         sizes = [int(size.name) for size in target.expressions if size.name.isdigit()]
-        if name == "CHARACTER_SET" or (name in ("CHAR", "VARCHAR", "NCHAR", "TEXT", "BINARY", "VARBINARY") and not sizes):
+        if name == "CHARACTER_SET" or (
+            name in ("CHAR", "VARCHAR", "NCHAR", "TEXT", "BINARY", "VARBINARY") and not sizes
+        ):
             return Expr(f"m_text({inner.sql}){' COLLATE BINARY' if name == 'BINARY' else ''}", "text")
         if name in ("CHAR", "VARCHAR", "NCHAR"):
             return Expr(f"m_left({inner.sql}, {sizes[0]})", "text")
@@ -313,7 +341,9 @@ class Expressions:
             return special(self, node)
         if name not in FUNCTIONS:
             if name in RANKS or name in SHIFTS:
-                raise MySQLError(4016, f"Window function is allowed only in SELECT list and ORDER BY clause: {written}")
+                raise MySQLError(
+                    4016, f"Window function is allowed only in SELECT list and ORDER BY clause: {written}"
+                )
             raise MySQLError(1305, f"FUNCTION {self.database}.{written} does not exist")
         _, least, most, kind = FUNCTIONS[name]
         unit = name == "timestampdiff" and isinstance(node.expressions[0], exp.Column | exp.Var)

@@ -34,7 +34,9 @@ _ALLOWED = frozenset(
         "CREATE_INDEX DROP_INDEX SAVEPOINT"
     ).split()
 )
-_READS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
+_READS = frozenset(
+    {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+)
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: 4 * values.PACKET + 1024,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 8_000_000,
@@ -96,7 +98,9 @@ class SqliteDatabase:
         connection.executemany(f"INSERT INTO main.{quoted(table.name)} VALUES ({marks})", table.rows)
         connection.execute("COMMIT")
         self.catalog.tables[table.name] = [(column, "text", "text") for column in table.columns]
-        connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in self.allowed else sqlite3.SQLITE_DENY)
+        connection.set_authorizer(
+            lambda action, *_: sqlite3.SQLITE_OK if action in self.allowed else sqlite3.SQLITE_DENY
+        )
         connection.set_progress_handler(lambda: int(time.monotonic() > self.deadline), _STEPS)
 
     def _guarded(self, function: Function) -> Function:
@@ -194,7 +198,9 @@ class SqliteDatabase:
         if word == "USE" and rest[:1] != [DATABASE.upper()]:
             raise MySQLError(1049, f"Unknown database '{tokens[1].text if rest else ''}'")
         if word == "SET" and {"GLOBAL", "PASSWORD", "ROLE"} & set(rest[:1]):
-            raise MySQLError(1227, "Access denied; you need (at least one of) the SUPER privilege(s) for this operation")
+            raise MySQLError(
+                1227, "Access denied; you need (at least one of) the SUPER privilege(s) for this operation"
+            )
         return Answer()
 
     def _told(self, error: sqlite3.Error) -> MySQLError:
@@ -230,4 +236,11 @@ def _answer(rows: list[tuple[Any, ...]], cut: bool = False) -> Answer:
 
 
 def _names_table(tokens: list[Token]) -> bool:
-    return len(tokens) > 1 and tokens[1].text.upper() not in ("SELECT", "INSERT", "UPDATE", "DELETE", "FORMAT", "WITH")
+    return len(tokens) > 1 and tokens[1].text.upper() not in (
+        "SELECT",
+        "INSERT",
+        "UPDATE",
+        "DELETE",
+        "FORMAT",
+        "WITH",
+    )

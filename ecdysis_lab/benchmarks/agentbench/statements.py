@@ -35,7 +35,8 @@ def effect_of(sql: str) -> Effect:
     except MySQLError:
         return "other"
     words = [
-        "" if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) else token.text.upper() for token in tokens
+        "" if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) else token.text.upper()
+        for token in tokens
     ]
     if any(token.token_type == TokenType.SEMICOLON for token in tokens):
         return "other"

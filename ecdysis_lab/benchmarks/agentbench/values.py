@@ -13,7 +13,9 @@ PACKET = 1024 * 1024  # bytes; a longer text is NULL, as MySQL's max_allowed_pac
 TEXT_BYTES = 65_535
 NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
 WHOLE = re.compile(r"\s*([+-]?\d+)")
-_DATE = re.compile(r"\s*(\d{4}|\d{2})[!-/:-@](\d{1,2}+)[!-/:-@]?(\d{1,2}+)(?!\d)(?:[ T]+(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?)?")
+_DATE = re.compile(
+    r"\s*(\d{4}|\d{2})[-/.:](\d{1,2})[-/.:](\d{1,2})(?!\d)(?:[ T]+(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?)?"
+)
 _PACKED = re.compile(r"\s*(\d{4})(\d{2})(\d{2})(?:(\d{2})(\d{2})(\d{2}))?(?!\d)")
 
 

@@ -59,7 +59,9 @@ class Writes(Queries):
         if table.args.get("joins"):
             raise unsupported("writes to joined tables")
         if table.db.lower() == "information_schema":
-            raise MySQLError(1044, "Access denied for user 'agent'@'localhost' to database 'information_schema'")
+            raise MySQLError(
+                1044, "Access denied for user 'agent'@'localhost' to database 'information_schema'"
+            )
         return table.name, self.catalog.table(table.name, table.db)
 
     def _cell(self, value: Expr, kind: str) -> str:
@@ -76,7 +78,9 @@ class Writes(Queries):
                 raise unknown_column(column, "INSERT INTO")
             if column.lower() in (other.lower() for other in given[:place]):
                 raise MySQLError(1110, f"Column '{column}' specified twice")
-        chosen = [kinds[column.lower()] for column in given] or [(column, kind) for column, _, kind in columns]
+        chosen = [kinds[column.lower()] for column in given] or [
+            (column, kind) for column, _, kind in columns
+        ]
         heads = ", ".join(quoted(column) for column, _ in chosen)
         body = tree.expression
         rows = self._values(body, chosen) if isinstance(body, exp.Values) else self._selected(body, chosen)
@@ -89,7 +93,9 @@ class Writes(Queries):
             cells = row.expressions if isinstance(row, exp.Tuple) else [row.unnest()]
             if len(cells) != len(chosen):
                 raise MySQLError(1136, f"Column count doesn't match value count at row {place}")
-            values = [self._cell(self.expr(cell), column[1]) for cell, column in zip(cells, chosen, strict=True)]
+            values = [
+                self._cell(self.expr(cell), column[1]) for cell, column in zip(cells, chosen, strict=True)
+            ]
             rows.append(f"({', '.join(values)})")
         return f"VALUES {', '.join(rows)}"
 
@@ -118,7 +124,9 @@ class Writes(Queries):
         alias = quoted(self.scope.sources[0].alias)
         if not order and not limit and alias == quoted(name):
             return where
-        return f" WHERE rowid IN (SELECT {alias}.rowid FROM main.{quoted(name)} AS {alias}{where}{order}{limit})"
+        return (
+            f" WHERE rowid IN (SELECT {alias}.rowid FROM main.{quoted(name)} AS {alias}{where}{order}{limit})"
+        )
 
     def update(self, tree: Any) -> str:
         """UPDATE of one table; a later assignment sees the earlier ones."""
@@ -183,12 +191,18 @@ class Writes(Queries):
     def _defined(part: Any) -> tuple[str, str, str]:
         written = part.kind.sql(dialect="mysql").lower() if part.kind is not None else "text"
         word = written.split("(")[0].upper()
-        return part.name, {"int": "int(11)"}.get(written, written), "int" if word.endswith("INT") else _KINDS.get(word, "text")
+        return (
+            part.name,
+            {"int": "int(11)"}.get(written, written),
+            "int" if word.endswith("INT") else _KINDS.get(word, "text"),
+        )
 
     def drop(self, tree: Any) -> str:
         """DROP TABLE."""
         if tree.args.get("kind") != "TABLE":
-            raise MySQLError(1044, f"Access denied for user 'agent'@'localhost' to DROP {tree.args.get('kind')}")
+            raise MySQLError(
+                1044, f"Access denied for user 'agent'@'localhost' to DROP {tree.args.get('kind')}"
+            )
         name = tree.args["tables"][0].name
         if name not in self.catalog.tables:
             if tree.args.get("exists"):
