@@ -8,8 +8,8 @@ from typing import Any
 from sqlglot.tokens import Token, TokenType
 
 from ecdysis_lab.benchmarks.agentbench.errors import MySQLError, no_such_table, syntax_error, unsupported
-from ecdysis_lab.benchmarks.agentbench.mysql_functions import like
-from ecdysis_lab.benchmarks.agentbench.rewrite import VERSION
+from ecdysis_lab.benchmarks.agentbench.nodes import VERSION
+from ecdysis_lab.benchmarks.agentbench.patterns import like
 from ecdysis_lab.benchmarks.agentbench.scope import Column, Source, quoted
 
 Rows = list[tuple[Any, ...]]
@@ -61,7 +61,7 @@ class Catalog:
         ------
         MySQLError : 1146 without such a table.
         """
-        if database and database != self.database or name not in self.tables:
+        if (database and database != self.database) or name not in self.tables:
             raise no_such_table(name, database or self.database)
         return self.tables[name]
 
@@ -70,6 +70,7 @@ class Catalog:
         upper = name.upper()
         if upper == "TABLES":
             heads = _TABLES
+            unknown, tail = (None,) * 10, (None, "", "", 0, "N")
             rows = [
                 (
                     "def",
@@ -79,10 +80,10 @@ class Catalog:
                     "InnoDB",
                     10,
                     "Dynamic",
-                    *(None,) * 10,
+                    *unknown,
                     _COLLATION,
+                    *tail,
                 )
-                + (None, "", "", 0, "N")
                 for table in self.tables
             ]
         elif upper == "COLUMNS":
