@@ -38,6 +38,9 @@ _ARGUMENTS = {  # functions whose number of arguments is part of the grammar
 _CLAUSES = {"FROM": 1, "WHERE": 2, "GROUP": 3, "HAVING": 4, "ORDER": 5, "LIMIT": 6}
 _OPERATORS = (TokenType.MOD, TokenType.SLASH, TokenType.EQ, TokenType.LT, TokenType.GT, TokenType.NEQ)
 _OPENERS = frozenset({"SELECT", "WHERE", "LIKE", "AND", "OR", "BY", "NOT", "IN", "SET", "FROM"})
+_FUNCTIONS = frozenset(
+    "SELECT VALUES LEFT RIGHT REPLACE IF REPEAT INSERT CHAR CONVERT MOD CASE INTERVAL DATABASE".split()
+)
 _BY_NAME = frozenset({"FROM", "JOIN", "INTO", "UPDATE", "TABLE"})
 
 
@@ -161,17 +164,15 @@ def _misplaced(before: Token, token: Token) -> bool:
         return True
     if before.token_type == TokenType.DOT and kind == TokenType.STRING:
         return True
+    if kind == before.token_type and kind in (TokenType.LT, TokenType.GT):  # a shift
+        return before.end + 1 < token.start
     if kind in _OPERATORS:
         return opened or word_of(before) in _OPENERS
     if before.token_type == TokenType.DOT and before.end + 1 < token.start:
         return True
     if word in ("FROM", "WHERE", "TO", "ON", "AND", "OR", "LIMIT"):
         return opened or word_of(before) == "SELECT"
-    return (
-        word in RESERVED
-        and word not in ("SELECT", "VALUES", "LEFT", "RIGHT", "REPLACE", "IF")
-        and word_of(before) in ("INTO", "JOIN")
-    )
+    return word in RESERVED and word not in _FUNCTIONS and word_of(before) in ("INTO", "JOIN", "FROM")
 
 
 def _check_set(sql: str, tokens: list[Token]) -> None:
