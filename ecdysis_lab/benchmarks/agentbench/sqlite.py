@@ -7,6 +7,7 @@ import sqlite3
 import time
 from typing import Any
 
+import sqlglot
 from sqlglot.tokens import Token
 
 from ecdysis_lab.benchmarks.agentbench import aggregates, values
@@ -52,7 +53,7 @@ class SqliteEngine:
     """SQLite in memory as MySQL; needs no server."""
 
     name = "sqlite"
-    version = sqlite3.sqlite_version
+    version = f"{sqlite3.sqlite_version}, sqlglot {sqlglot.__version__}"
 
     def open(self, table: Table) -> SqliteDatabase:
         """A fresh database that holds the table."""
