@@ -150,7 +150,7 @@ TEMPLATES: dict[str, tuple[Template, ...]] = {
             f"SELECT {(c := p.c())}, SUM({p.numeric()}) AS s FROM {p.t} GROUP BY {c} HAVING s > {p.n()}"
         ],
         lambda p: [f"SELECT {(c := p.c())}, AVG({p.numeric()}), MAX({p.numeric()}) FROM {p.t} GROUP BY {c}"],
-        lambda p: [f"SELECT LEFT({(c := p.c())}, 1) AS k, COUNT(*) FROM {p.t} GROUP BY k"],
+        lambda p: [f"SELECT LEFT({p.c()}, 1) AS k, COUNT(*) FROM {p.t} GROUP BY k"],
         lambda p: [f"SELECT COUNT(*) FROM (SELECT DISTINCT {p.c()}, {p.c()} AS b FROM {p.t}) AS x"],
         lambda p: [f"SELECT {(c := p.c())}, {p.c()}, COUNT(*) FROM {p.t} GROUP BY {c}"],
     ),
@@ -249,7 +249,7 @@ TEMPLATES: dict[str, tuple[Template, ...]] = {
         lambda p: [f"SELECT COUNT({p.bare()}) FROM {p.t} WHERE {p.c()} > {p.n()}"],
         lambda p: [f"SELECT CAST({p.c()} AS INTEGER), CAST({p.c()} AS FLOAT) FROM {p.t}"],
         lambda p: [f"SELECT {p.c()} FROM {p.t} LIMIT 1 WHERE {_where(p)}"],
-        lambda p: [f"SELECT name FROM sqlite_master WHERE type = 'table'"],
+        lambda p: ["SELECT name FROM sqlite_master WHERE type = 'table'"],
         lambda p: [f"PRAGMA table_info({p.t})"],
     ),
     "catalog": (
@@ -291,7 +291,7 @@ TEMPLATES: dict[str, tuple[Template, ...]] = {
         lambda p: [f"REPLACE INTO {p.t} VALUES ({p.row()})", _read(p)],
         lambda p: [f"INSERT INTO {p.t} VALUES ({p.row()}) ON DUPLICATE KEY UPDATE {p.c()} = 'x'", _read(p)],
         lambda p: [f"ALTER TABLE {p.t} ADD COLUMN extra TEXT", _read(p)],
-        lambda p: [f"BEGIN", f"UPDATE {p.t} SET {p.c()} = 'z'", "ROLLBACK", _read(p)],
+        lambda p: ["BEGIN", f"UPDATE {p.t} SET {p.c()} = 'z'", "ROLLBACK", _read(p)],
         lambda p: [
             "CREATE TABLE notes (id INT, note TEXT)",
             "INSERT INTO notes VALUES (1, 'a')",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cmp_to_key
 from typing import Any
@@ -53,6 +54,7 @@ class Sum(_Window):
     """SUM: exact for whole numbers and decimals, a double for texts."""
 
     def result(self) -> Any:
+        """The total."""
         return _total(self.seen) if self.seen else None
 
 
@@ -60,6 +62,7 @@ class Avg(_Window):
     """AVG: four more decimals than its argument has, a double for texts."""
 
     def result(self) -> Any:
+        """The mean."""
         if not self.seen:
             return None
         total = _total(self.seen)
@@ -111,6 +114,7 @@ class Max(_Window):
     sign = 1
 
     def result(self) -> Any:
+        """The extreme value."""
         best = None
         for value in self.seen:
             if best is None or (compare(value, best) or 0) * self.sign > 0:
@@ -182,11 +186,13 @@ class GroupConcat:
         if not self.rows:
             return None
         for place, direction in reversed(list(enumerate(self.shape[2:]))):
-            self.rows.sort(
-                key=cmp_to_key(lambda a, b, n=place: _order(a[1][n], b[1][n])), reverse=direction == "-"
-            )
+            self.rows.sort(key=cmp_to_key(_by_key(place)), reverse=direction == "-")
         texts = [row[0] for row in self.rows]
         return self.separator.join(texts)[:GROUP_CONCAT_CHARACTERS]
+
+
+def _by_key(place: int) -> Callable[[Any, Any], int]:
+    return lambda left, right: _order(left[1][place], right[1][place])
 
 
 def _order(left: Any, right: Any) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 from sqlglot.tokens import Token, TokenType
 
 from ecdysis_lab.benchmarks.agentbench.errors import MySQLError, no_such_table, syntax_error, unsupported
-from ecdysis_lab.benchmarks.agentbench.mysql_functions import like
-from ecdysis_lab.benchmarks.agentbench.rewrite import VERSION
+from ecdysis_lab.benchmarks.agentbench.nodes import VERSION
+from ecdysis_lab.benchmarks.agentbench.patterns import like
 from ecdysis_lab.benchmarks.agentbench.scope import Column, Source, quoted
 
 Rows = list[tuple[Any, ...]]
@@ -61,7 +61,7 @@ class Catalog:
         ------
         MySQLError : 1146 without such a table.
         """
-        if database and database != self.database or name not in self.tables:
+        if (database and database != self.database) or name not in self.tables:
             raise no_such_table(name, database or self.database)
         return self.tables[name]
 
@@ -70,6 +70,7 @@ class Catalog:
         upper = name.upper()
         if upper == "TABLES":
             heads = _TABLES
+            unknown, tail = (None,) * 10, (None, "", "", 0, "N")
             rows = [
                 (
                     "def",
@@ -79,10 +80,10 @@ class Catalog:
                     "InnoDB",
                     10,
                     "Dynamic",
-                    *(None,) * 10,
+                    *unknown,
                     _COLLATION,
+                    *tail,
                 )
-                + (None, "", "", 0, "N")
                 for table in self.tables
             ]
         elif upper == "COLUMNS":
@@ -160,7 +161,9 @@ class Catalog:
         if status:
             tail = (None, _COLLATION, None, "", "", 0, "N")
             return words.filtered([(t, "InnoDB", 10, "Dynamic", *(None,) * 9, *tail) for t in self.tables])
-        return words.filtered([(table, "BASE TABLE") if full else (table,) for table in sorted(self.tables)])
+        return words.filtered(
+            [(table, "BASE TABLE") if full else (table,) for table in sorted(self.tables)], exact=True
+        )
 
     def _show_columns(self, words: _Words, full: bool) -> Rows:
         name = words.after_from()
@@ -234,13 +237,13 @@ class _Words:
         if self.left():
             raise self.wrong()
 
-    def filtered(self, rows: Rows) -> Rows:
+    def filtered(self, rows: Rows, exact: bool = False) -> Rows:
         """The rows whose first value is LIKE a text; WHERE takes ``name = text`` and ``LIKE`` on the first column."""
         if self.take("LIKE"):
             pattern = self.tokens[self.place].text if self.left() else ""
             self.place += 1
             self.end()
-            return [row for row in rows if like(row[0], pattern)]
+            return [row for row in rows if like(row[0], pattern, exact=exact)]
         if self.take("WHERE"):
             rest = self.tokens[self.place :]
             if len(rest) == 3 and rest[1].text.upper() in ("=", "LIKE"):

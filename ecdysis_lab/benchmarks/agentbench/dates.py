@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from ecdysis_lab.benchmarks.agentbench.mysql_functions import Function, strict, whole
+from ecdysis_lab.benchmarks.agentbench.calls import Function, strict, whole
 from ecdysis_lab.benchmarks.agentbench.values import moment, number, text
 
 _DAYS_OF_YEAR_ZERO = 365
@@ -135,7 +135,8 @@ def str_to_date(value: Any, pattern: Any) -> Any:
     """STR_TO_DATE: a date, a date and time, or a time, by the letters of the pattern; NULL where it does not fit."""
     if value is None or pattern is None:
         return None
-    rest, got, letters = text(value).lstrip(), {}, set()
+    rest, letters = text(value).lstrip(), set()
+    got: dict[str, str | None] = {}
     for letter, blank, plain in re.findall(r"%(.)|(\s+)|(.)", text(pattern), flags=re.DOTALL):
         rest = rest.lstrip()
         if not rest:

@@ -73,7 +73,7 @@ def _near(rest: str) -> str:
 
 
 def unknown_column(name: str, clause: str) -> MySQLError:
-    """Error 1054 for a column; clause is ``SELECT``, ``WHERE``, ``ORDER BY`` …"""
+    """Error 1054 for a column; clause is ``SELECT``, ``WHERE``, ``ORDER BY`` and so on."""
     return MySQLError(1054, f"Unknown column '{name}' in '{clause}'")
 
 

@@ -20,7 +20,10 @@ from ecdysis_lab.benchmarks.agentbench.mariadb_server import PACKET_BYTES, STATE
 from ecdysis_lab.records import LabError
 
 MAX_ROWS, MAX_CHARACTERS = 1000, 1_000_000
-RIGHTS = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, CREATE TEMPORARY TABLES, CREATE VIEW, SHOW VIEW, EXECUTE"
+RIGHTS = (
+    "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, CREATE TEMPORARY TABLES, CREATE VIEW, SHOW VIEW, "
+    "EXECUTE"  # an unknown function is then told as such
+)
 READER = "_r"  # an account that may only read: in a read-only transaction MariaDB still drops tables
 SHOWN = "dbbench"  # what a trial reads of its database's name
 _LOST = {2006, 2013, 2014, 2055}

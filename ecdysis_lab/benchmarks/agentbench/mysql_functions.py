@@ -1,118 +1,16 @@
-"""MySQL's functions on texts, numbers and choices, for SQLite; each takes and gives Python values, NULL is None."""
+"""MySQL's functions on texts, for SQLite; each takes and gives Python values, NULL is None."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import math
-import random
 import zlib
-from collections.abc import Callable
-from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
-import regex
-
-from ecdysis_lab.benchmarks.agentbench.errors import MySQLError
+from ecdysis_lab.benchmarks.agentbench.calls import Function, on_text, strict, whole
+from ecdysis_lab.benchmarks.agentbench.patterns import regexp_instr, regexp_replace, regexp_substr
 from ecdysis_lab.benchmarks.agentbench.values import PACKET, compare, like_fold, number, text
-
-Function = Callable[..., Any]
-REGEX_SECONDS = 0.5
-
-
-def strict(function: Function) -> Function:
-    """The function, with NULL for any NULL argument, as most of MySQL's functions."""
-
-    def call(*values: Any) -> Any:
-        return None if any(value is None for value in values) else function(*values)
-
-    return call
-
-
-def on_text(function: Function) -> Function:
-    """The function on the texts of its arguments, NULL for any NULL."""
-    return strict(lambda *values: function(*map(text, values)))
-
-
-def whole(value: Any) -> int:
-    """The value as a whole number, rounded as MySQL does."""
-    value = number(value)
-    return int(Decimal(str(value)).to_integral_value(ROUND_HALF_UP)) if math.isfinite(value) else 0
-
-
-def like(value: Any, pattern: Any, escape: Any = "\\") -> int | None:
-    """LIKE, without case and accents; linear in value times pattern."""
-    if value is None or pattern is None:
-        return None
-    subject = like_fold(text(value))
-    parts: list[list[str]] = [[]]
-    characters = iter(text(pattern))
-    for character in characters:
-        if character == escape:
-            character = next(characters, escape)
-            parts[-1].append(regex.escape(like_fold(character)))
-        elif character == "%":
-            parts.append([])
-        else:
-            parts[-1].append("." if character == "_" else regex.escape(like_fold(character)))
-    pieces = [regex.compile("".join(part), regex.DOTALL) for part in parts]
-    if len(pieces) == 1:
-        return int(pieces[0].fullmatch(subject) is not None)
-    start = pieces[0].match(subject)
-    if start is None:
-        return 0
-    place, tail = start.end(), len(parts[-1])
-    for piece in pieces[1:-1]:
-        found = piece.search(subject, place)
-        if found is None:
-            return 0
-        place = found.end()
-    last = len(subject) - tail
-    return int(last >= place and pieces[-1].fullmatch(subject, last) is not None)
-
-
-def _pattern(pattern: Any) -> Any:
-    try:
-        return regex.compile(text(pattern), regex.IGNORECASE | regex.VERSION0 | regex.UNICODE)
-    except (regex.error, RecursionError, OverflowError) as problem:
-        raise MySQLError(1139, f"Regex error '{problem}'") from None
-
-
-def _matching(search: Callable[[], Any]) -> Any:
-    try:
-        return search()
-    except TimeoutError:
-        raise MySQLError(1139, "Regex error 'pcre_exec: match limit exceeded'") from None
-
-
-@strict
-def regexp(value: Any, pattern: Any) -> int:
-    """REGEXP: whether the pattern is found anywhere."""
-    compiled = _pattern(pattern)
-    return int(_matching(lambda: compiled.search(text(value), timeout=REGEX_SECONDS)) is not None)
-
-
-@strict
-def regexp_replace(value: Any, pattern: Any, new: Any) -> str:
-    """REGEXP_REPLACE, back references as ``\\1``."""
-    compiled, written = _pattern(pattern), text(new)
-    return str(_matching(lambda: compiled.sub(written, text(value), timeout=REGEX_SECONDS)))
-
-
-@strict
-def regexp_substr(value: Any, pattern: Any) -> str:
-    """REGEXP_SUBSTR: the first match, empty without one."""
-    compiled = _pattern(pattern)
-    found = _matching(lambda: compiled.search(text(value), timeout=REGEX_SECONDS))
-    return str(found[0]) if found else ""
-
-
-@strict
-def regexp_instr(value: Any, pattern: Any) -> int:
-    """REGEXP_INSTR: the place of the first match from 1, or 0."""
-    compiled = _pattern(pattern)
-    found = _matching(lambda: compiled.search(text(value), timeout=REGEX_SECONDS))
-    return found.start() + 1 if found else 0
 
 
 def concat(*values: Any) -> str | None:
@@ -298,10 +196,6 @@ def _char(*codes: Any) -> str:
     return "".join(chr(whole(code) & 0xFF) for code in codes if code is not None)
 
 
-def _decimals_of(value: Any) -> int:
-    return max(-value.as_tuple().exponent, 0) if isinstance(value, Decimal) else 0
-
-
 TEXT_FUNCTIONS: dict[str, tuple[Function, int, int, str]] = {
     "concat": (concat, 1, 99, "text"),
     "concat_ws": (concat_ws, 2, 99, "text"),
@@ -355,107 +249,4 @@ TEXT_FUNCTIONS: dict[str, tuple[Function, int, int, str]] = {
     "regexp_replace": (regexp_replace, 3, 3, "text"),
     "regexp_substr": (regexp_substr, 2, 2, "text"),
     "regexp_instr": (regexp_instr, 2, 2, "int"),
-}
-
-
-def _rounded(rounding: str) -> Function:
-    def round_to(value: Any, digits: Any = 0) -> Any:
-        value, places = number(value), min(max(whole(digits), -30), 30)
-        if isinstance(value, float):
-            if not math.isfinite(value) or abs(value) > 1e15:
-                return value
-            scaled = value * 10.0**places
-            return float(math.trunc(scaled) if rounding == ROUND_DOWN else round(scaled)) / 10.0**places
-        unit = Decimal(1).scaleb(-min(places, _decimals_of(value)))
-        result = Decimal(value).quantize(unit, rounding)
-        if places < 0:
-            result = result.quantize(Decimal(1))
-        return int(result) if isinstance(value, int) else result
-
-    return strict(round_to)
-
-
-def _to_whole(function: Callable[[Any], int]) -> Function:
-    def call(value: Any) -> Any:
-        value = number(value)
-        if isinstance(value, float):
-            return float(function(value)) if math.isfinite(value) else value
-        return function(value)
-
-    return strict(call)
-
-
-def _real(function: Callable[..., float]) -> Function:
-    def call(*values: Any) -> float | None:
-        try:
-            result = function(*(float(number(value)) for value in values))
-        except (ValueError, ZeroDivisionError):
-            return None
-        except OverflowError:
-            raise MySQLError(1690, "DOUBLE value is out of range") from None
-        return result if isinstance(result, float) and math.isfinite(result) else None
-
-    return strict(call)
-
-
-def extreme(sign: int) -> Function:
-    """GREATEST (sign 1) or LEAST (-1): numbers when any argument is a number."""
-
-    def call(*values: Any) -> Any:
-        if any(value is None for value in values):
-            return None
-        best = values[0]
-        if not all(isinstance(value, str) for value in values):
-            values = tuple(number(value) if isinstance(value, str) else value for value in values)
-            best = values[0]
-        for value in values[1:]:
-            if (compare(value, best) or 0) * sign > 0:
-                best = value
-        if any(isinstance(value, float) for value in values) and isinstance(best, int | Decimal):
-            return float(best)
-        return best
-
-    return call
-
-
-def _sign(value: Any) -> int:
-    value = number(value)
-    return (value > 0) - (value < 0)
-
-
-def _log(value: float, other: float | None = None) -> float:
-    return math.log(value) if other is None else math.log(other, value)
-
-
-NUMBER_FUNCTIONS: dict[str, tuple[Function, int, int, str]] = {
-    "round": (_rounded(ROUND_HALF_UP), 1, 2, "number"),
-    "truncate": (_rounded(ROUND_DOWN), 2, 2, "number"),
-    "ceil": (_to_whole(math.ceil), 1, 1, "number"),
-    "ceiling": (_to_whole(math.ceil), 1, 1, "number"),
-    "floor": (_to_whole(math.floor), 1, 1, "number"),
-    "abs": (strict(lambda value: abs(number(value))), 1, 1, "number"),
-    "sign": (strict(_sign), 1, 1, "int"),
-    "sqrt": (_real(math.sqrt), 1, 1, "real"),
-    "exp": (_real(math.exp), 1, 1, "real"),
-    "ln": (_real(math.log), 1, 1, "real"),
-    "log": (_real(_log), 1, 2, "real"),
-    "log2": (_real(math.log2), 1, 1, "real"),
-    "log10": (_real(math.log10), 1, 1, "real"),
-    "pow": (_real(math.pow), 2, 2, "real"),
-    "power": (_real(math.pow), 2, 2, "real"),
-    "pi": (lambda: 3.141593, 0, 0, "real"),
-    "rand": (
-        lambda *seed: random.Random(*map(str, seed)).random() if seed else random.random(),
-        0,
-        1,
-        "real",
-    ),
-    "sin": (_real(math.sin), 1, 1, "real"),
-    "cos": (_real(math.cos), 1, 1, "real"),
-    "tan": (_real(math.tan), 1, 1, "real"),
-    "atan": (_real(math.atan), 1, 1, "real"),
-    "radians": (_real(math.radians), 1, 1, "real"),
-    "degrees": (_real(math.degrees), 1, 1, "real"),
-    "greatest": (extreme(1), 2, 99, "any"),
-    "least": (extreme(-1), 2, 99, "any"),
 }

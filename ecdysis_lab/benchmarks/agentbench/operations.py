@@ -7,8 +7,9 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
+from ecdysis_lab.benchmarks.agentbench.calls import Function, strict
 from ecdysis_lab.benchmarks.agentbench.dates import shift
-from ecdysis_lab.benchmarks.agentbench.mysql_functions import Function, like, regexp, strict
+from ecdysis_lab.benchmarks.agentbench.patterns import like, regexp
 from ecdysis_lab.benchmarks.agentbench.values import NUMBER, WHOLE, cell, compare, number, text
 
 

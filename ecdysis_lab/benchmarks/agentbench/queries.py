@@ -7,16 +7,16 @@ from typing import Any
 
 from sqlglot import exp
 
-from ecdysis_lab.benchmarks.agentbench.aggregates import WINDOWED
 from ecdysis_lab.benchmarks.agentbench.errors import MySQLError, no_such_table, unsupported
-from ecdysis_lab.benchmarks.agentbench.rewrite import AGGREGATES, COLLATE, RANKS, SHIFTS, Expressions
+from ecdysis_lab.benchmarks.agentbench.grouped import Grouped
+from ecdysis_lab.benchmarks.agentbench.rewrite import AGGREGATES, COLLATE
 from ecdysis_lab.benchmarks.agentbench.scope import Column, Expr, Scope, Source, quoted
 
 Tables = Callable[[str, str], "Source | None"]  # database or "", table -> where it is
 _QUERIES = (exp.Select, exp.SetOperation)
 
 
-class Queries(Expressions):
+class Queries(Grouped):
     """Turns queries into SQL for SQLite.
 
     Parameters
@@ -146,7 +146,7 @@ class Queries(Expressions):
         group = self._group(node)
         if having and not scope.grouped:
             having = (" AND " if where else " WHERE ") + having.removeprefix(" HAVING ")
-        ordered = list(item for _, item in items)
+        ordered = [item for _, item in items]
         tail = f"{source}{where}{group}{having}{self._order(node, columns, ordered, distinct)}{self._limit(node)}"
         return sql + tail, columns
 
@@ -270,10 +270,8 @@ class Queries(Expressions):
     def _group(self, node: Any) -> str:
         if node.args.get("group") is None:
             return ""
-        kinds = []
-        for key in sorted(self.scope.keys):
-            kinds.append(f"{key}{COLLATE}")
-        return f" GROUP BY {', '.join(kinds)}"
+        keys = [f"{key}{COLLATE}" for key in sorted(self.scope.keys)]
+        return f" GROUP BY {', '.join(keys)}"
 
     def _items(self, node: Any) -> list[tuple[str, Expr]]:
         """What is selected: names and expressions; fills the scope's aliases."""
@@ -326,25 +324,19 @@ class Queries(Expressions):
                 key = items[place] if items else Expr(f"u.{quoted(columns[place].name)}", columns[place].kind)
             else:
                 key = self.expr(inner)
-            parts.append(self._sortable(key) + (" DESC" if term.args.get("desc") else ""))
+            parts.append(self.sortable(key) + (" DESC" if term.args.get("desc") else ""))
         return f" ORDER BY {', '.join(parts)}"
-
-    @staticmethod
-    def _sortable(key: Expr) -> str:
-        if key.kind in ("dec", "any"):
-            return f"m_sortable({key.sql}){COLLATE}"
-        return f"({key.sql}){'' if ' COLLATE ' in key.sql else COLLATE}"
 
     def _limit(self, node: Any) -> str:
         limit, offset = node.args.get("limit"), node.args.get("offset")
         if limit is None:
             return ""
-        count = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.expression
+        count: Any = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.expression
         sizes = [count] if offset is None else [count, offset.expression]
         if any(
             not isinstance(size, exp.Literal) or size.is_string or not size.name.isdigit() for size in sizes
         ):
-            raise MySQLError(1064, "You have an error in your SQL syntax near 'LIMIT'")
+            raise unsupported("this LIMIT")
         numbers = [str(min(int(size.name), 2**62)) for size in sizes]
         return f" LIMIT {' OFFSET '.join(numbers)}"
 
@@ -355,100 +347,12 @@ class Queries(Expressions):
         while stack:
             part = stack.pop()
             if isinstance(part, exp.Window):
-                stack += [piece for piece in part.this.iter_expressions()]
+                stack += list(part.this.iter_expressions())
                 continue
-            if (
-                isinstance(part, exp.GroupConcat)
-                or isinstance(part, exp.Anonymous)
-                and str(part.this).lower() in AGGREGATES
+            if isinstance(part, exp.GroupConcat) or (
+                isinstance(part, exp.Anonymous) and str(part.this).lower() in AGGREGATES
             ):
                 return True
             if not isinstance(part, (*_QUERIES, exp.Subquery)):
                 stack += list(part.iter_expressions())
         return False
-
-    def aggregate(self, node: Any) -> Expr:
-        """An aggregate, or a function over a window.
-
-        Raises
-        ------
-        MySQLError : 1111 where no aggregate may stand.
-        """
-        if isinstance(node, exp.Window):
-            return self._window(node)
-        if self.inside or not self.aggregates_ok:
-            raise MySQLError(1111, "Invalid use of group function")
-        self.inside = True
-        try:
-            return self._group_concat(node) if isinstance(node, exp.GroupConcat) else self._aggregate(node)
-        finally:
-            self.inside = False
-
-    def _aggregate(self, node: Any) -> Expr:
-        name = str(node.this).lower()
-        arguments = list(node.expressions)
-        if name == "group_concat":
-            return self._group_concat(exp.GroupConcat(this=arguments[0].copy()))
-        distinct = bool(arguments) and isinstance(arguments[0], exp.Distinct)
-        if distinct:
-            arguments = list(arguments[0].expressions)
-        if name == "count" and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
-            return Expr("COUNT(*)", "int")
-        if not arguments or (len(arguments) > 1 and not (name == "count" and distinct)):
-            raise MySQLError(1064, "You have an error in your SQL syntax near ')'")
-        parts = [self.expr(argument) for argument in arguments]
-        if name == "count":
-            call = "m_count_distinct" if distinct else "COUNT"
-            return Expr(f"{call}({', '.join(part.sql for part in parts)})", "int")
-        kind = parts[0].kind
-        if name not in ("max", "min"):
-            kind = "real" if kind not in ("int", "dec") or name not in ("sum", "avg") else "dec"
-        return Expr(
-            f"m_{name}({'DISTINCT ' if distinct else ''}{parts[0].sql}{COLLATE if distinct else ''})", kind
-        )
-
-    def _group_concat(self, node: Any) -> Expr:
-        inner, order = node.this, None
-        if isinstance(inner, exp.Order):
-            order, inner = inner.expressions, inner.this
-        distinct = isinstance(inner, exp.Distinct)
-        values = inner.expressions if distinct else [inner]
-        if len(values) == 1 and isinstance(values[0], exp.Order):
-            order, values = values[0].expressions, [values[0].this]
-        parts = [self.expr(value).sql for value in values]
-        keys = [self.expr(term.this).sql for term in order or ()]
-        shape = f"{'d' if distinct else '-'}{len(parts)}" + "".join(
-            "-" if t.args.get("desc") else "+" for t in order or ()
-        )
-        separator = node.args.get("separator")
-        between = self.bind(separator.name if separator is not None else ",")
-        return Expr(f"m_group_concat({self.bind(shape)}, {between}, {', '.join(parts + keys)})", "text")
-
-    def _window(self, node: Any) -> Expr:
-        if node.args.get("spec") is not None:
-            raise unsupported("frames of windows")
-        call = node.this
-        name = str(call.this).lower() if isinstance(call, exp.Anonymous) else ""
-        arguments = [self.expr(part) for part in call.expressions if not isinstance(part, exp.Star)]
-        if name in WINDOWED:
-            head, kind = f"m_{name}({arguments[0].sql})", arguments[0].kind
-            kind = kind if name in ("max", "min") else "dec" if kind in ("int", "dec") else "real"
-        elif name in RANKS or name == "count":
-            head, kind = (
-                f"{name}({', '.join(a.sql for a in arguments) or ('*' if name == 'count' else '')})",
-                "int",
-            )
-        elif name in SHIFTS:
-            head, kind = f"{name}({', '.join(part.sql for part in arguments)})", arguments[0].kind
-        else:
-            raise unsupported("this window function")
-        partition = ", ".join(self.expr(part).sql + COLLATE for part in node.args.get("partition_by") or ())
-        order = node.args.get("order")
-        terms = [
-            self._sortable(self.expr(term.this)) + (" DESC" if term.args.get("desc") else "")
-            for term in (order.expressions if order is not None else ())
-        ]
-        over = (f"PARTITION BY {partition} " if partition else "") + (
-            f"ORDER BY {', '.join(terms)}" if terms else ""
-        )
-        return Expr(f"{head} OVER ({over.strip()})", kind)

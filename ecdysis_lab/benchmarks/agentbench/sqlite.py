@@ -7,13 +7,14 @@ import sqlite3
 import time
 from typing import Any
 
+import sqlglot
 from sqlglot.tokens import Token
 
 from ecdysis_lab.benchmarks.agentbench import aggregates, values
+from ecdysis_lab.benchmarks.agentbench.calls import Function
 from ecdysis_lab.benchmarks.agentbench.catalog import Catalog
 from ecdysis_lab.benchmarks.agentbench.engine import Answer, Table
 from ecdysis_lab.benchmarks.agentbench.errors import MySQLError, unsupported
-from ecdysis_lab.benchmarks.agentbench.mysql_functions import Function
 from ecdysis_lab.benchmarks.agentbench.operations import OPERATIONS
 from ecdysis_lab.benchmarks.agentbench.parse import clean, parse, tokens_of
 from ecdysis_lab.benchmarks.agentbench.rewrite import FUNCTIONS
@@ -52,7 +53,7 @@ class SqliteEngine:
     """SQLite in memory as MySQL; needs no server."""
 
     name = "sqlite"
-    version = sqlite3.sqlite_version
+    version = f"{sqlite3.sqlite_version}, sqlglot {sqlglot.__version__}"
 
     def open(self, table: Table) -> SqliteDatabase:
         """A fresh database that holds the table."""
@@ -87,7 +88,7 @@ class SqliteDatabase:
             connection.create_window_function(f"m_{name}", 1, window)
         connection.create_aggregate("m_first", 1, aggregates.First)
         connection.create_aggregate("m_count_distinct", -1, aggregates.CountDistinct)
-        connection.create_aggregate("m_group_concat", -1, aggregates.GroupConcat)
+        connection.create_aggregate("m_group_concat", -1, aggregates.GroupConcat)  # type: ignore[arg-type]
         connection.create_aggregate("m_single", 1, self._single())
 
     def _fill(self, connection: sqlite3.Connection, table: Table) -> None:

@@ -110,7 +110,7 @@ class Writes(Queries):
         return f"SELECT * FROM (WITH q({', '.join(names)}) AS ({sql}) SELECT {', '.join(cells)} FROM q)"
 
     def _target(self, table: Any) -> str:
-        name, columns = self._known(table)
+        name, _ = self._known(table)
         source = self.catalog.source("", name)
         if source is None:
             raise no_such_table(name, self.database)
