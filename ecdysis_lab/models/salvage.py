@@ -88,13 +88,15 @@ def salvage(text: str, tools: Tools, turn: int = 0) -> Salvaged:
     found = Salvaged(_NOISE.sub("", rest).strip())
     for block in blocks:
         for name, arguments, raw in read_block(block, tools):
-            if _is_schema(arguments, tools.get(name, {})):
-                continue  # the list of tools, said back
-            if name in tools and arguments is not None:
+            if _is_schema(
+                arguments, tools.get(name, {})
+            ):  # the list of tools, said back: no call beside a text
+                found.malformed += [] if found.rest else [(name, raw)]
+            elif name in tools and arguments is not None:
                 found.calls.append(Call(name, arguments, call_id(turn, len(found.calls), name, raw)))
             else:
                 found.malformed.append((name, raw))
-    return found if found or found.rest else Salvaged(text)
+    return found
 
 
 def _is_schema(arguments: dict[str, Any] | None, parameters: Mapping[str, Any]) -> bool:
