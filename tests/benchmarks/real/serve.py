@@ -23,7 +23,7 @@ import jinja2
 from llama_cpp import Llama
 
 STOPS = ["<|im_end|>", "<|endoftext|>"]
-DEFAULT_MAX_TOKENS = 512
+MAX_TOKENS = 256  # of an answer, where a request names no limit: one statement or one commit is far shorter
 
 
 class TooLong(Exception):
@@ -57,7 +57,7 @@ class Model:
             raise TooLong(
                 f"This model's maximum context length is {self.context} tokens, the prompt has {len(tokens)}"
             )
-        most = asked.get("max_completion_tokens") or asked.get("max_tokens") or DEFAULT_MAX_TOKENS
+        most = asked.get("max_completion_tokens") or asked.get("max_tokens") or MAX_TOKENS
         with self.lock:
             made = self.llama(tokens, max_tokens=min(most, room), stop=STOPS, seed=asked.get("seed") or 0,
                               temperature=asked.get("temperature") or 0.0)  # fmt: skip
