@@ -34,7 +34,8 @@ def run_solo(
     Parameters
     ----------
     benchmark : gives the environment. task, trial : what runs. agent : in the agent's seat.
-    limits : any of ``max_steps`` in messages, ``max_errors`` in rejected calls, ``max_rounds`` in turns of the agent.
+    limits : any of ``max_steps`` in messages, ``max_errors`` in rejected calls, ``max_rounds`` in turns of the agent,
+        ``max_nudges`` in turns without a call, one after the other.
     score : the benchmark's scorer.
     nudge : what a reply without a call is answered; empty where it ends the trial. ended : see ``Ended``.
 
@@ -80,7 +81,7 @@ def _play(
 ) -> str:
     """Fill in the messages; returns why the trial ended."""
     reply = agent.user_says(messages[0].content or "")
-    errors = rounds = 0
+    errors = rounds = nudges = 0
     while True:
         messages.append(reply)
         rounds += 1
@@ -95,7 +96,13 @@ def _play(
                 return why
         messages += results
         errors += sum(m.error for m in results)
-        reached = {"max_errors": errors, "max_rounds": rounds, "max_steps": len(messages)}
+        nudges = 0 if results else nudges + 1
+        reached = {
+            "max_errors": errors,
+            "max_rounds": rounds,
+            "max_nudges": nudges,
+            "max_steps": len(messages),
+        }
         over = next((name for name, n in reached.items() if n >= limits.get(name, n + 1)), "")
         if over:
             return "too_many_errors" if over == "max_errors" else over
