@@ -109,6 +109,15 @@ def test_what_the_harness_did_stands_where_it_did_it() -> None:
     assert whole[at + 2].startswith("[3] ok cancel") and sum("harness" in line for line in whole) == 1
 
 
+def test_a_realized_reply_stands_with_what_was_made_of_it() -> None:
+    one = trajectory(1, "t")
+    meant = [{"name": "cancel", "arguments": {"id": "1"}}]
+    act = Intervention(3, "on_reply", "realize", "in_a_fence", "cancel", "```cancel 1```", meant)
+    seen = replace(one, context=one.messages, interventions=(act,))
+    whole = exhibit(replace(failure(1, "t"), trajectory=seen), 0, "T1").whole
+    assert '[3] harness realize cancel (in_a_fence): before and after ["```cancel 1```", [{"arguments"' in whole
+
+
 @pytest.mark.parametrize("elsewhere", [True, False])
 def test_trials_of_another_harness_are_said_to_be_so(elsewhere: bool) -> None:
     """Recorded traces, and failures handed over after other edits: the harness that is shown was not there."""

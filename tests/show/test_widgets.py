@@ -296,6 +296,14 @@ def test_reader_shows_harness_acts_and_survives_odd_texts(found: tuple[list[Fail
     assert "harness refuse f (rule_x)" in page and "<script" not in page
 
 
+def test_reader_shows_what_a_reply_was_realized_as(found: tuple[list[Failure], Patterns]) -> None:
+    trajectory = found[0][0].trajectory
+    meant = [{"name": "f", "arguments": {"id": "7"}}]
+    act = Intervention(1, "on_reply", "realize", "in_a_fence", "f", "<f> 7", meant)
+    page = trace_html(replace(trajectory, interventions=(act,), context=()))
+    assert "harness realize f (in_a_fence)" in page and "&lt;f&gt; 7 → " in page
+
+
 # --- sources and parameters
 
 
