@@ -123,7 +123,7 @@ def numbered(text: str, known: list[str], view: View) -> str:
             f"(REPLACE({column}, ',', '') + 0)" if column and unordered(view, known[0], column) else written
         )
 
-    text = ORDER.sub(lambda found: found[0].replace(found[1], by_number(found[1])), text)
+    text = ORDER.sub(lambda found: found[0][: -len(found[1])] + by_number(found[1]), text)
     return EXTREME.sub(lambda found: f"{found[1]}({by_number(found[2])})", text)
 
 
