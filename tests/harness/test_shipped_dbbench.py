@@ -70,6 +70,9 @@ def test_a_statement_in_canonical_form(host: Host, written: str, executed: str) 
         "SELECT MAX(`Goals for`) FROM `Football League 1987`",  # two digits each: text order is theirs
         "SELECT MAX(`Club`) FROM `Football League 1987`",
         "UPDATE `Football League 1987` SET `Club` = 'ORDER BY Points'",
+        f"{SELECT} UNION SELECT `Points` FROM `Football League 1987` ORDER BY Points",
+        "SELECT COUNT(*) AS Points FROM `Football League 1987` GROUP BY `Club` ORDER BY Points",
+        f"{SELECT} WHERE `Club` = 'max(points)'",
         "nonsense; ",
     ],
 )
