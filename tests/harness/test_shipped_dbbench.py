@@ -70,6 +70,9 @@ def test_a_statement_in_canonical_form(host: Host, written: str, executed: str) 
         "SELECT MAX(`Goals for`) FROM `Football League 1987`",  # two digits each: text order is theirs
         "SELECT MAX(`Club`) FROM `Football League 1987`",
         "UPDATE `Football League 1987` SET `Club` = 'ORDER BY Points'",
+        f"{SELECT} UNION SELECT `Points` FROM `Football League 1987` ORDER BY Points",
+        "SELECT COUNT(*) AS Points FROM `Football League 1987` GROUP BY `Club` ORDER BY Points",
+        f"{SELECT} WHERE `Club` = 'max(points)'",
         "nonsense; ",
     ],
 )
@@ -128,7 +131,8 @@ def test_a_question_is_no_change(task: str) -> None:
 @pytest.mark.parametrize(
     ("text", "call"),
     [
-        ("I look it up:\n```sql\nSELECT 1\nFROM x;\n```\nThis gives one.", sql("SELECT 1 FROM x;")),
+        ("I look it up:\n```sql\nSELECT 1\nFROM x;\n```\nThis gives one.", sql("SELECT 1\nFROM x;")),
+        ("```sql\nSELECT 1 -- one\nFROM x\n```", sql("SELECT 1 -- one\nFROM x")),
         ("<sql>\nSELECT 'a  b'\n</sql>", sql("SELECT 'a  b'")),
         ("UPDATE x SET a = 1", sql("UPDATE x SET a = 1")),
         ('<execute_sql query="SELECT \'a\'"/>\n<commit_final_answer answers="a"/>', sql("SELECT 'a'")),
@@ -186,3 +190,14 @@ def test_the_human_harness_lets_flawless_models_be(tmp_path: Any) -> None:
         assert trial.score == 1.0 and not [
             i for i in trial.interventions if i.action in ("refuse", "fault", "realize")
         ]
+
+
+def test_a_column_whose_name_is_in_order_by() -> None:
+    rows = [["9"], ["10"]]
+    text = "How many?\nThe name of this table is t, and the headers of this table are Club,e."
+    with Host(load_harness("dbbench"), bench().policy, list(bench().tools), lambda *_: rows) as host:
+        host.add_message("user", text)
+        verdict = host.check(sql("SELECT Club FROM t order by e"), 20)
+    assert isinstance(verdict, Rewrite) and verdict.arguments == {
+        "query": "SELECT Club FROM t order by (REPLACE(`e`, ',', '') + 0)"
+    }

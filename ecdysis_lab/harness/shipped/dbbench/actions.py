@@ -18,6 +18,9 @@ NUMBER = re.compile(r"-?[\d,]*\.?\d+")
 ORDER = anycase(r"\border\s+by\s+(`[^`]+`|\w+)(?=\s*(?:asc\b|desc\b|limit\b|;|$))")
 EXTREME = anycase(r"\b(max|min)\s*\(\s*(`[^`]+`|\w+)\s*\)")
 
+UNION = anycase(r"\b(?:union|intersect|except)\b")
+ALIAS = anycase(r"\bas\s+(`[^`]+`|\w+)")
+
 
 def query_of(call: Call) -> str:
     """The statement of a call; empty where there is none."""
@@ -115,7 +118,11 @@ def unordered(view: View, table: str, column: str) -> bool:
 
 def numbered(text: str, known: list[str], view: View) -> str:
     """A question whose ORDER BY, MAX or MIN takes a column of numbers by number."""
-    columns = {name.lower(): f"`{name}`" for name in known[1:]}
+    literals = " ".join(piece for piece in outside(text)[1::2] if piece[0] != "`")
+    if UNION.search(text) or ORDER.search(literals) or EXTREME.search(literals):
+        return text
+    alias = {name.strip("`").lower() for name in ALIAS.findall(text)}
+    columns = {name.lower(): f"`{name}`" for name in known[1:] if name.lower() not in alias}
 
     def by_number(written: str) -> str:
         column = columns.get(written.strip("`").lower(), "")
@@ -123,7 +130,7 @@ def numbered(text: str, known: list[str], view: View) -> str:
             f"(REPLACE({column}, ',', '') + 0)" if column and unordered(view, known[0], column) else written
         )
 
-    text = ORDER.sub(lambda found: found[0].replace(found[1], by_number(found[1])), text)
+    text = ORDER.sub(lambda found: found[0][: -len(found[1])] + by_number(found[1]), text)
     return EXTREME.sub(lambda found: f"{found[1]}({by_number(found[2])})", text)
 
 

@@ -45,10 +45,7 @@ def tag_in_text(text: str, view: View) -> Call | None:
 def statement_in_text(text: str, view: View) -> Call | None:
     """The first statement in a fence, or one that is the whole text."""
     found = FENCE.search(text) or ALONE.fullmatch(text)
-    if not found:
-        return None
-    statement = " ".join(found[1].split()) if "'" not in found[1] else found[1].replace("\n", " ")
-    return Call(SQL, {"query": statement.strip()})
+    return Call(SQL, {"query": found[1].strip()}) if found else None
 
 
 @rules.reply("exact_form")
