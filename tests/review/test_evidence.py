@@ -115,7 +115,9 @@ def test_a_realized_reply_stands_with_what_was_made_of_it() -> None:
     act = Intervention(3, "on_reply", "realize", "in_a_fence", "cancel", "```cancel 1```", meant)
     seen = replace(one, context=one.messages, interventions=(act,))
     whole = exhibit(replace(failure(1, "t"), trajectory=seen), 0, "T1").whole
-    assert '[3] harness realize cancel (in_a_fence): before and after ["```cancel 1```", [{"arguments"' in whole
+    assert (
+        '[3] harness realize cancel (in_a_fence): before and after ["```cancel 1```", [{"arguments"' in whole
+    )
 
 
 @pytest.mark.parametrize("elsewhere", [True, False])

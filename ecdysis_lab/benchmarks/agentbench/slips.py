@@ -1,6 +1,7 @@
-"""Slips on DBBench, written from what a real small model did on it (tests/benchmarks/real/README.md has the counts).
+"""Slips on DBBench.
 
-None is made of what the human harness or a template mends: what a result leads to is the slip, not its wording.
+``bare_names``, ``underscored_names``, ``more_columns`` and ``wrong_column`` are what a real 1.5B model did there
+(tests/benchmarks/real/README.md has the counts); the others are expected of small models and were not seen yet.
 """
 
 from __future__ import annotations
