@@ -14,6 +14,7 @@ WRITE = anycase(r"^\s*(insert|update|delete|replace)\b")
 PIECES = re.compile(r"('(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`[^`]*`)")
 VALUE = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|(-?\d+(?:\.\d+)?)")
 LISTED = re.compile(r"\s*\[\s*(\(.*\)|'.*'|\".*\")\s*\]\s*", re.S)
+PLAIN = re.compile(r"\w+")
 NUMBER = re.compile(r"-?[\d,]*\.?\d+")
 ORDER = anycase(r"\border\s+by\s+(`[^`]+`|\w+)(?=\s*(?:asc\b|desc\b|limit\b|;|$))")
 EXTREME = anycase(r"\b(max|min)\s*\(\s*(`[^`]+`|\w+)\s*\)")
@@ -81,28 +82,35 @@ def shown(view: View) -> str:
 
 
 def spaced(name: str) -> str:
-    """A name in lower case, with a space for each run of spaces and underscores."""
-    return re.sub(r"[\s_]+", " ", name).lower()
+    """A name in lower case, with spaces for underscores; as long as the name."""
+    return name.lower().replace("_", " ")
 
 
 def quoted(text: str, known: list[str]) -> str:
     """A statement with names that need it in backticks, whether they were written with spaces or underscores."""
-    odd = sorted((name for name in known if not re.fullmatch(r"\w+", name)), key=len, reverse=True)
     plain = {name.lower() for name in known}
-    right = {spaced(name): name for name in odd}
-    if not odd:
-        return text
-    words = "|".join(re.sub(r"(\\?[\s_])+", r"[\\s_]+", re.escape(name)) for name in odd)
-    pattern = re.compile(rf"(?<![\w`])(?:{words})(?![\w`])", re.I)
-
-    def fixed(found: re.Match[str]) -> str:
-        written = found[0]
-        if written.lower() in plain and re.fullmatch(r"\w+", written):
-            return written
-        return f"`{right.get(spaced(written), written)}`"
-
+    odd = sorted((name for name in known if not PLAIN.fullmatch(name)), key=len, reverse=True)
     pieces = outside(text)
-    return "".join(pattern.sub(fixed, piece) if n % 2 == 0 else piece for n, piece in enumerate(pieces))
+    for n in range(0, len(pieces), 2):
+        for name in odd:
+            pieces[n] = "".join(
+                piece if m % 2 else quoted_in(piece, name, plain)
+                for m, piece in enumerate(outside(pieces[n]))
+            )
+    return "".join(pieces)
+
+
+def quoted_in(text: str, name: str, plain: set[str]) -> str:
+    """A text without quotes, one name put in backticks where it stands as words of its own."""
+    made, at, flat = "", 0, spaced(text)
+    while (found := flat.find(spaced(name), at)) >= 0:
+        end = found + len(name)
+        around = text[max(0, found - 1) : found] + text[end : end + 1]
+        alone = not any(char.isalnum() or char == "_" for char in around)
+        stays = not alone or text[found:end].lower() in plain - {name.lower()}
+        made += text[at:found] + (text[found:end] if stays else f"`{name}`")
+        at = end
+    return made + text[at:]
 
 
 def unordered(view: View, table: str, column: str) -> bool:
