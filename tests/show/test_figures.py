@@ -272,6 +272,8 @@ def test_rounds_draws_kept_score_rejections_and_flips():
     assert "leak" in shown and "1 of 3 accepted" in shown
     assert tables.rounds_table(frame)["score"].tolist() == ["7 → 11", "11", "11 → 9"]
     assert tables.rounds_table(frame)["patterns"].tolist() == ["3 (2 recurring)"] * 3
+    close = f.rounds_frame({"ecdysis": {"rounds": [entry(1, "accepted", "improvement", 47, 48, 1)]}})
+    assert f.rounds(close).layout.yaxis.dtick == 1, "no half trials on the axis"
 
 
 def test_edits_kept_one_by_one_have_the_score_that_the_next_round_starts_from():

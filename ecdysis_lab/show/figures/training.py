@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 NEED = ("arm", "round", "decision", "gate", "score_before", "score_after", "gained", "lost")
 CROWD = 14
+FEW_TICKS = 8  # points of score on an axis, up to which each has its tick
 LEFT = 92  # margin in pixels
 GAP = 0.035  # between panels side by side, as a share of the plot's width
 TALL, INNER, AXIS = 360, 25, 62  # pixels: both panels of an arm, the gap between them, the axis under them
@@ -125,7 +126,8 @@ def _axes(fig: go.Figure, frame: pd.DataFrame, lines: int) -> None:
     reach = max(1.0, float(frame[["gained", "lost"]].astype(float).max().max()))
     flips = {"range": [-1.5 * reach, 1.5 * reach], "zeroline": True, "zerolinecolor": SOFT, "nticks": 5}
     for upper in range(1, 2 * lines, 2):
-        fig.update_yaxes(axis(range=[low - room, high + room]), row=upper)
+        whole = {"dtick": 1} if high - low + 2 * room < FEW_TICKS else {}  # sums of trials have no halves
+        fig.update_yaxes(axis(range=[low - room, high + room], **whole), row=upper)
         fig.update_yaxes(axis() | flips, row=upper + 1)
         fig.update_yaxes(title={"text": "training score<br>(sum over trials)"}, row=upper, col=1)
         fig.update_yaxes(title={"text": "trials gained (+)<br>and lost (−)"}, row=upper + 1, col=1)
