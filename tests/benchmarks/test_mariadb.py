@@ -163,8 +163,15 @@ def test_the_server_ends_with_its_starter_even_when_that_is_killed(needs: Any) -
         time.sleep(0.05)
 
 
+def test_a_server_beside_the_path_is_found(engine: MariaEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = mariadb_server.program("mariadbd")
+    monkeypatch.setenv("PATH", "/nowhere")
+    if found and found.startswith(("/usr/sbin/", "/usr/local/sbin/")):
+        assert mariadb_server.program("mariadbd") == found
+
+
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mariadb_server.shutil, "which", lambda name: None)
+    monkeypatch.setattr(mariadb_server.shutil, "which", lambda name, path=None: None)
     with pytest.raises(LabError, match="mariadb-install-db: apt-get install mariadb-server"):
         mariadb_server.start()
 

@@ -41,6 +41,11 @@ SETTINGS = {
 _KEEPER = 'folder=$1; shift; "$@" & server=$!; cat >/dev/null; kill -9 $server; wait; rm -rf "$folder"'
 
 
+def program(name: str) -> str | None:
+    """Path of one of the server's programs, which Debian keeps where a user's PATH does not look."""
+    return shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
+
+
 def start() -> str:
     """Start a server; returns the path of its socket, at which ``root`` needs no password.
 
@@ -48,7 +53,7 @@ def start() -> str:
     ------
     LabError: a program is missing, or the server does not start (its last words are told).
     """
-    programs = {name: shutil.which(name) for name in ("mariadb-install-db", "mariadbd")}
+    programs = {name: program(name) for name in ("mariadb-install-db", "mariadbd")}
     for name, path in programs.items():
         if path is None:
             raise LabError(NEEDS.format(name))
