@@ -65,8 +65,9 @@ class Trials:
 TYPICAL = Trials(
     12, 75_000, 2_000, None, 0.5, "a typical trial: 12 agent calls, 77,000 tokens, one of two fails"
 )
+# Calls and tokens: means of 25 trials of a 1.5B model on DBBench, tests/benchmarks/real/README.md.
 TYPICAL_ALONE = Trials(
-    5, 7_000, 400, None, 0.5, "a typical trial without a user: 5 agent calls, 7,400 tokens, one of two fails"
+    2, 1_800, 290, None, 0.5, "a typical trial without a user: 2 agent calls, 2,100 tokens, one of two fails"
 )
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from ecdysis_lab.benchmarks.agentbench import mariadb, mariadb_server
-from ecdysis_lab.benchmarks.agentbench.engine import Table
-from ecdysis_lab.benchmarks.agentbench.mariadb import MAX_ROWS, MariaEngine
+from ecdysis_lab.benchmarks.agentbench.engine import MAX_ROWS, Table
+from ecdysis_lab.benchmarks.agentbench.mariadb import MariaEngine
 from ecdysis_lab.benchmarks.agentbench.scoring import kind_of, official_hash, table_hash
 from ecdysis_lab.records import LabError
 from tests.benchmarks.hostile_sql import HOSTILE, TABLE, TOLD
@@ -81,6 +81,28 @@ def test_what_a_statement_did_is_there_for_the_scorer_even_inside_a_transaction(
     database.execute("BEGIN")
     database.execute("DELETE FROM `My Table`")
     assert database.rows("My Table") == ()
+
+
+def test_the_scorer_reads_columns_by_name_and_ends(database: Any) -> None:
+    """As AgentBench hashes them: a renamed column is missing, an added one is not looked at."""
+    database.execute("ALTER TABLE `My Table` ADD COLUMN c TEXT DEFAULT 'x'")
+    assert database.rows("My Table", SMALL.columns) == SMALL.rows
+    assert database.rows("My Table", ("b c",)) == ((None,), ("é'`",))
+    database.execute("ALTER TABLE `My Table` RENAME COLUMN a TO z")
+    assert database.rows("My Table", SMALL.columns) is None
+    database.execute("DROP TABLE `My Table`")
+    database.execute("CREATE VIEW `My Table` AS SELECT SLEEP(1000) AS a, 1 AS `b c`")
+    assert database.rows("My Table", SMALL.columns) is None
+
+
+def test_a_table_that_cannot_be_leaves_no_database(engine: MariaEngine) -> None:
+    with engine.admin() as cursor:
+        cursor.execute("SHOW DATABASES")
+        before = set(cursor.fetchall())
+        with pytest.raises(LabError, match="refuses to set a trial up: Duplicate column name 'a'"):
+            engine.open(Table("t", ("a", "A"), ()))
+        cursor.execute("SHOW DATABASES")
+        assert set(cursor.fetchall()) == before
 
 
 def test_a_trial_sees_no_other(engine: MariaEngine, database: Any) -> None:
@@ -163,11 +185,11 @@ def test_the_server_ends_with_its_starter_even_when_that_is_killed(needs: Any) -
         time.sleep(0.05)
 
 
-def test_a_server_beside_the_path_is_found(engine: MariaEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = mariadb_server.program("mariadbd")
+def test_a_server_beside_the_path_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mariadbd").touch(mode=0o755)
     monkeypatch.setenv("PATH", "/nowhere")
-    if found and found.startswith(("/usr/sbin/", "/usr/local/sbin/")):
-        assert mariadb_server.program("mariadbd") == found
+    monkeypatch.setattr(mariadb_server, "SBIN", str(tmp_path))
+    assert mariadb_server.program("mariadbd") == str(tmp_path / "mariadbd")
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

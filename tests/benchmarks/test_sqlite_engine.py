@@ -14,9 +14,9 @@ import dbbench
 from hostile_sql import HOSTILE, TABLE, TOLD
 
 from ecdysis_lab.benchmarks.agentbench import sqlite
-from ecdysis_lab.benchmarks.agentbench.engine import Table
+from ecdysis_lab.benchmarks.agentbench.engine import MAX_ROWS, Table
 from ecdysis_lab.benchmarks.agentbench.scoring import kind_of, official_hash, table_hash
-from ecdysis_lab.benchmarks.agentbench.sqlite import ROWS, SqliteEngine
+from ecdysis_lab.benchmarks.agentbench.sqlite import SqliteEngine
 from ecdysis_lab.benchmarks.agentbench.statements import effect_of
 
 RECORDED = json.loads((Path(__file__).parent / "dbbench_recorded.json").read_text(encoding="utf-8"))
@@ -39,7 +39,7 @@ def test_answers_as_mariadb_did(sql: list[str], expected: object) -> None:
 def test_hostile_statements_are_contained(
     name: str, statements: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "SECONDS", 0.4)
+    monkeypatch.setattr(sqlite, "STATEMENT_SECONDS", 0.4)
     database = SqliteEngine().open(TABLE)
     errors = []
     for sql in statements:
@@ -101,15 +101,28 @@ def test_a_read_only_statement_changes_nothing(sql: str) -> None:
 
 
 def test_rows_beyond_the_limit_are_left_out_and_said_so() -> None:
-    database = SqliteEngine().open(Table("t", ("a",), (("x",),) * (ROWS + 1)))
+    database = SqliteEngine().open(Table("t", ("a",), (("x",),) * (MAX_ROWS + 1)))
     answer = database.execute("SELECT * FROM t")
-    assert (len(answer.rows), answer.cut) == (ROWS, True)
+    assert (len(answer.rows), answer.cut) == (MAX_ROWS, True)
     assert not database.execute("SELECT * FROM t LIMIT 5").cut
-    assert database.rows("t") == (("x",),) * (ROWS + 1)
+    assert database.rows("t") == (("x",),) * (MAX_ROWS + 1)
     database.close()
     database.close()
     assert database.execute("SELECT 1").error.startswith("2006")
     assert database.rows("t") is None
+
+
+def test_the_scorer_reads_columns_by_name() -> None:
+    database = SqliteEngine().open(MATCHES)
+    database.execute("ALTER TABLE Matches ADD COLUMN more TEXT")
+    assert database.rows("Matches", MATCHES.columns) == MATCHES.rows
+    database.execute(f"ALTER TABLE Matches RENAME COLUMN `{MATCHES.columns[0]}` TO other")
+    assert database.rows("Matches", MATCHES.columns) is None
+
+
+def test_a_fault_of_a_function_is_told_and_no_null(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sqlite.FUNCTIONS, "upper", (lambda value: value.nosuch, 1, 1, "text"))
+    assert SqliteEngine().open(MATCHES).execute("SELECT UPPER('a')").error
 
 
 @pytest.mark.skipif(not CLONE.exists(), reason="needs ../shared/data/agentbench")

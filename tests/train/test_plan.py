@@ -110,7 +110,7 @@ def test_a_user_has_its_own_price(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     found = plan.trials_of_model(settings, Store(tmp_path), "openai/agent")
     assert found.cost_usd == pytest.approx(77_000 * (0.8 + 2.0))
     solo = settings.but(benchmark="tests.toy_benchmark:make", start="empty")
-    assert plan.trials_of_model(solo, Store(tmp_path), "openai/agent").cost_usd == pytest.approx(7_400)
+    assert plan.trials_of_model(solo, Store(tmp_path), "openai/agent").cost_usd == pytest.approx(2_090)
 
 
 def test_the_command_prints_the_plan_and_calls_nobody(

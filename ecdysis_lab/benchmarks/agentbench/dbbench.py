@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from ecdysis_lab.benchmarks.agentbench.data import Item, read_items
 from ecdysis_lab.benchmarks.agentbench.desk import COMMIT, SQL, TOOLS, Desk, given, plain
+from ecdysis_lab.benchmarks.agentbench.engine import quoted
 from ecdysis_lab.benchmarks.agentbench.engines import chosen_engine
 from ecdysis_lab.benchmarks.agentbench.facts import facts_of
 from ecdysis_lab.benchmarks.agentbench.gold import statements
@@ -105,7 +106,7 @@ class DBBench:
         return {"committed": True, "table": self._table_is_right(item, desk)}
 
     def _table_is_right(self, item: Item, desk: Desk) -> bool:
-        rows = desk.database.rows(item.table.name)
+        rows = desk.database.rows(item.table.name, item.table.columns)
         return rows is not None and table_hash(rows) == official_hash(item.record)
 
     def _play(self, item: Item) -> tuple[Oracle, bool]:
@@ -113,7 +114,7 @@ class DBBench:
         if item.id not in self._played:
             golds = statements(item)
             leading = next((sql for sql in golds if self._leads(item, sql)), "")
-            look = f"SELECT * FROM `{item.table.name.replace('`', '``')}`"
+            look = f"SELECT * FROM {quoted(item.table.name)}"
             answers = list(item.label) if item.kind == "SELECT" else []
             query = leading or (look if item.kind == "SELECT" else golds[0])
             turns = (Call(SQL, {"query": query}), Call(COMMIT, {"answers": answers}))

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Protocol
 
+DATABASE = "dbbench"  # the name that a trial reads of its database
+MAX_ROWS = 1000  # of one answer
+STATEMENT_SECONDS = 2
+
 Value = str | int | float | Decimal | dt.date | dt.datetime | dt.timedelta | bytes | None
+
+
+def quoted(name: str) -> str:
+    """A name as MySQL takes any."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 @dataclass(frozen=True)
@@ -51,8 +61,17 @@ class Database(Protocol):
         """
         ...
 
-    def rows(self, table: str) -> tuple[tuple[Any, ...], ...] | None:
-        """All rows of a table for the scorer, in the order of its columns; None where there is no such table."""
+    def rows(self, table: str, columns: Sequence[str] = ()) -> tuple[tuple[Any, ...], ...] | None:
+        """All rows of a table for the scorer.
+
+        Parameters
+        ----------
+        table : its name. columns : those to give, in this order; by default all, as the table has them.
+
+        Returns
+        -------
+        None where there is no such table or column, or it cannot be read.
+        """
         ...
 
     def close(self) -> None:

@@ -82,6 +82,11 @@ def no_such_table(name: str, database: str) -> MySQLError:
     return MySQLError(1146, f"Table '{database}.{name}' doesn't exist")
 
 
+def too_big() -> MySQLError:
+    """Error 1153, for a statement beyond the limit of its length."""
+    return MySQLError(1153, "Got a packet bigger than 'max_allowed_packet' bytes")
+
+
 def unsupported(what: str) -> MySQLError:
     """Error 1235, for what MySQL may know and this engine does not."""
     return MySQLError(1235, f"This version of MySQL doesn't yet support '{what}'")

@@ -11,21 +11,29 @@ import os
 import re
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from ecdysis_lab.benchmarks.agentbench.engine import Answer, Table, Value
-from ecdysis_lab.benchmarks.agentbench.mariadb_server import PACKET_BYTES, STATEMENT_SECONDS, start
+from ecdysis_lab.benchmarks.agentbench.engine import (
+    DATABASE,
+    MAX_ROWS,
+    STATEMENT_SECONDS,
+    Answer,
+    Table,
+    Value,
+    quoted,
+)
+from ecdysis_lab.benchmarks.agentbench.errors import too_big
+from ecdysis_lab.benchmarks.agentbench.mariadb_server import PACKET_BYTES, start
 from ecdysis_lab.records import LabError
 
-MAX_ROWS, MAX_CHARACTERS = 1000, 1_000_000
+MAX_CHARACTERS = 1_000_000
 RIGHTS = (
     "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, CREATE TEMPORARY TABLES, CREATE VIEW, SHOW VIEW, "
     "EXECUTE"  # an unknown function is then told as such
 )
 READER = "_r"  # an account that may only read: in a read-only transaction MariaDB still drops tables
-SHOWN = "dbbench"  # what a trial reads of its database's name
 _LOST = {2006, 2013, 2014, 2055}
 
 
@@ -99,12 +107,14 @@ class MariaEngine:
 
         Raises
         ------
-        LabError: the account of a user's server may not create databases or accounts.
+        LabError: the account of a user's server may not create databases or accounts, or no table can be like this.
         """
         name, password = f"ecdysis_{secrets.token_hex(8)}", secrets.token_hex(16)
         import pymysql
 
         host = "localhost" if "unix_socket" in self.connect else "%"
+        account = {**self.connect, "user": name, "password": password, "database": name}
+        made = MariaDatabase(self, account, host)
         try:
             with self.admin() as cursor:
                 cursor.execute(f"CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci")
@@ -113,11 +123,11 @@ class MariaEngine:
                 cursor.execute(f"CREATE USER '{name}{READER}'@'{host}' IDENTIFIED BY '{password}'")
                 cursor.execute(f"GRANT SELECT, SHOW VIEW ON {name}.* TO '{name}{READER}'@'{host}'")
                 _fill(cursor, name, table)
-        except pymysql.err.OperationalError as why:
+        except pymysql.err.MySQLError as why:
+            with contextlib.suppress(pymysql.err.MySQLError):
+                made.close()
             raise LabError(f"engine: the server refuses to set a trial up: {why.args[-1]}") from why
-        return MariaDatabase(
-            self, {**self.connect, "user": name, "password": password, "database": name}, host
-        )
+        return made
 
 
 class MariaDatabase:
@@ -132,9 +142,9 @@ class MariaDatabase:
         """Execute one statement as the agent wrote it, and commit what it did."""
         import pymysql
 
-        sql = sql.encode("utf-8", "replace").decode().replace(SHOWN, self.name)
+        sql = sql.encode("utf-8", "replace").decode().replace(DATABASE, self.name)
         if len(sql.encode()) > PACKET_BYTES - 1024:
-            return Answer(error="1153 (08S01): Got a packet bigger than 'max_allowed_packet' bytes")
+            return Answer(error=str(too_big()))
         user = self.name + READER * read_only
         try:
             if user not in self.links:
@@ -159,14 +169,15 @@ class MariaDatabase:
                 cursor.execute(f"KILL {link.thread_id()}")
             link.close()
 
-    def rows(self, table: str) -> tuple[tuple[Any, ...], ...] | None:
-        """All rows of a table for the scorer; None where there is no such table."""
+    def rows(self, table: str, columns: Sequence[str] = ()) -> tuple[tuple[Any, ...], ...] | None:
+        """All rows of a table, see ``engine.Database``; a view in its place may take too long to read."""
         import pymysql
 
+        heads = ", ".join(map(quoted, columns)) or "*"
         with self.engine.admin() as cursor:
             try:
-                cursor.execute(f"SELECT * FROM {self.name}.{_quoted(table)}")
-            except pymysql.err.ProgrammingError:
+                cursor.execute(f"SELECT {heads} FROM {self.name}.{quoted(table)}")
+            except pymysql.err.MySQLError:
                 return None
             return tuple(cursor.fetchall())
 
@@ -185,7 +196,7 @@ def _shown(value: Any, name: str) -> Any:
     """What a trial reads has the same names each time."""
     if not isinstance(value, str) or name not in value:
         return value
-    return re.sub(rf"'{name}(?:{READER})?'@", "'agent'@", value).replace(name, SHOWN)
+    return re.sub(rf"'{name}(?:{READER})?'@", "'agent'@", value).replace(name, DATABASE)
 
 
 def _ask(link: Any, sql: str, name: str) -> Answer:
@@ -202,13 +213,9 @@ def _ask(link: Any, sql: str, name: str) -> Answer:
     return Answer(tuple(rows), cut=cut)
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
 def _fill(cursor: Any, database: str, table: Table) -> None:
-    where = f"{database}.{_quoted(table.name)}"
-    columns = ", ".join(f"{_quoted(column)} TEXT" for column in table.columns)
+    where = f"{database}.{quoted(table.name)}"
+    columns = ", ".join(f"{quoted(column)} TEXT" for column in table.columns)
     cursor.execute(f"CREATE TABLE {where} ({columns})")
     marks = ", ".join(["%s"] * len(table.columns))
     cursor.executemany(f"INSERT INTO {where} VALUES ({marks})", table.rows)

@@ -13,11 +13,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from ecdysis_lab.benchmarks.agentbench.engine import STATEMENT_SECONDS
 from ecdysis_lab.records import LabError
 
-STATEMENT_SECONDS = 2
 PACKET_BYTES = 1 << 20
 READY_SECONDS = 60
+SBIN = "/usr/sbin:/usr/local/sbin"
 NEEDS = "engine mariadb needs the program {}: apt-get install mariadb-server"
 SETTINGS = {
     "character-set-server": "utf8mb4",
@@ -43,7 +44,7 @@ _KEEPER = 'folder=$1; shift; "$@" & server=$!; cat >/dev/null; kill -9 $server; 
 
 def program(name: str) -> str | None:
     """Path of one of the server's programs, which Debian keeps where a user's PATH does not look."""
-    return shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
+    return shutil.which(name) or shutil.which(name, path=SBIN)
 
 
 def start() -> str:
@@ -67,9 +68,7 @@ def start() -> str:
             stdin=subprocess.DEVNULL, stdout=out, stderr=out,
         )  # fmt: skip
         settings = [f"--{key}" if value is None else f"--{key}={value}" for key, value in SETTINGS.items()]
-        empty = (
-            folder / "nothing"
-        )  # the one folder that statements could read and write, if an account had the right
+        empty = folder / "nothing"  # all that statements could read and write, if an account had the right
         empty.mkdir()
         server = [str(programs["mariadbd"]), "--no-defaults", *account, f"--datadir={data}", f"--socket={socket}",
                   f"--secure-file-priv={empty}", f"--pid-file={folder / 'pid'}", *settings]  # fmt: skip

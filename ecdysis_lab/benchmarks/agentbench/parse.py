@@ -10,7 +10,7 @@ from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, TokenType
 
-from ecdysis_lab.benchmarks.agentbench.errors import MySQLError, syntax_error
+from ecdysis_lab.benchmarks.agentbench.errors import MySQLError, syntax_error, too_big
 from ecdysis_lab.benchmarks.agentbench.syntax import RESERVED, check_tokens
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
@@ -43,7 +43,7 @@ def clean(sql: str) -> str:
     MySQLError : 1153 for a statement that is too long.
     """
     if len(sql) > PACKET_CHARACTERS:
-        raise MySQLError(1153, "Got a packet bigger than 'max_allowed_packet' bytes")
+        raise too_big()
     return sql.encode(errors="replace").decode().strip().rstrip("; \t\r\n")
 
 

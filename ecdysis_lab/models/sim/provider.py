@@ -186,9 +186,8 @@ def truth(
     script = _script(model, metadata, seed, messages[0]["content"], tools)
     _play(script, messages)
     log = script.log
-    fatal = next((n for n, what in log.items() if what == "fatal"), None) or next(
-        (n for n, what in log.items() if what == "fired"), None
-    )  # a slip that the trial ended in
+    ends = ("fatal", "fired")  # the latter is a slip that the trial ended in
+    fatal = next((name for end in ends for name, what in log.items() if what == end), None)
     cause = next((s.cause for s in script.slips if s.name == fatal), None)
     return {"slips": dict(script.log), "fatal": fatal, "cause": cause}
 
