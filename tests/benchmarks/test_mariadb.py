@@ -99,7 +99,7 @@ def test_a_table_that_cannot_be_leaves_no_database(engine: MariaEngine) -> None:
     with engine.admin() as cursor:
         cursor.execute("SHOW DATABASES")
         before = set(cursor.fetchall())
-        with pytest.raises(LabError, match="refuses to set a trial up: Duplicate column name 'a'"):
+        with pytest.raises(LabError, match="refuses to set a trial up: Duplicate column name 'A'"):
             engine.open(Table("t", ("a", "A"), ()))
         cursor.execute("SHOW DATABASES")
         assert set(cursor.fetchall()) == before
