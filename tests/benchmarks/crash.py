@@ -31,7 +31,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-SIZE = {"train_tasks": 8, "test_tasks": 2, "trials": 2, "rounds": 2, "embedder": "tfidf", "workers": 2,
+SIZE = {"train_tasks": 8, "test_tasks": 2, "trials": 2, "rounds": 2, "embedder": "tfidf",
         "max_tokens": 10**9, "arms": "direct,self-evolution,ecdysis", "test_models": "sim/small",
         "start": "empty"}  # fmt: skip
 BENCHMARKS = ("tau2/airline", "tau2/retail")
@@ -59,7 +59,7 @@ def inside(phase: str) -> Iterator[None]:
     tell("-", phase)
 
 
-def work(root: str, seed: int, benchmark: str, broken: str) -> None:
+def work(root: str, seed: int, benchmark: str, broken: str, workers: int) -> None:
     """The run itself, telling its phases and trials."""
     from ecdysis_lab.evaluate.experiment import Experiment
     from ecdysis_lab.store.billing import KeyFile
@@ -88,7 +88,7 @@ def work(root: str, seed: int, benchmark: str, broken: str) -> None:
     ArmRun.phase = phase  # type: ignore[assignment, method-assign]
     Experiment._test = wrapped(Experiment._test, lambda *_: "test")  # type: ignore[method-assign]
     damage(broken, Path(root))
-    experiment = Experiment(configure(**SIZE, benchmark=benchmark, seed=seed), root, "run")
+    experiment = Experiment(configure(**SIZE, benchmark=benchmark, seed=seed, workers=workers), root, "run")
     real_summary = experiment._summary
 
     def summary(*given: Any) -> Any:
@@ -175,7 +175,7 @@ class Watched:
         return self.process.wait() == -signal.SIGKILL
 
 
-def start(root: Path, seed: int, benchmark: str, broken: str = "") -> Watched:
+def start(root: Path, seed: int, benchmark: str, workers: int, broken: str = "") -> Watched:
     """The run as a process group of its own."""
     command = [
         sys.executable,
@@ -188,6 +188,7 @@ def start(root: Path, seed: int, benchmark: str, broken: str = "") -> Watched:
         "--break",
         broken,
     ]
+    command += ["--workers", str(workers)]
     quiet = subprocess.DEVNULL if broken else None
     return Watched(
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=quiet, text=True, start_new_session=True)
@@ -245,7 +246,8 @@ class Storm:
 
     rng: random.Random
     broken: str
-    benchmarks: Sequence[str] = BENCHMARKS
+    benchmarks: Sequence[str]
+    workers: int
     kills: int = 0
     runs: int = 0
     failed_starts: int = 0
@@ -261,7 +263,7 @@ class Storm:
         benchmark, seed = self.benchmarks[name], turn
         calm, stormy = folder / f"calm-{self.runs}", folder / f"stormy-{self.runs}"
         self.runs += 1
-        quiet = start(calm, seed, benchmark)
+        quiet = start(calm, seed, benchmark, self.workers)
         for _ in quiet.lines():
             pass
         assert quiet.process.wait() == 0
@@ -269,7 +271,7 @@ class Storm:
         plan, until = list(PLAN), self.kills + most
         while True:
             have = finished(stormy)
-            one = start(stormy, seed, benchmark, self.broken)
+            one = start(stormy, seed, benchmark, self.workers, self.broken)
             target = plan.pop(0) if plan and self.kills < until else ""
             if one.reach(target, self.rng.randrange(3 if target in ("trials", "edit", "gates") else 1)):
                 time.sleep(self.rng.uniform(0.0, lasts.get(target, 0.05) / (2 if target == "trials" else 1)))
@@ -311,9 +313,8 @@ class Storm:
         }
 
 
-def crash(kills: int, seed: int, folder: Path, broken: str, benchmarks: Sequence[str]) -> dict[str, Any]:
+def crash(storm: Storm, kills: int, folder: Path) -> dict[str, Any]:
     """Kill runs until ``kills`` fell while work was under way; see the head of this file."""
-    storm = Storm(random.Random(seed), broken, benchmarks)
     while sum(storm.by_phase.values()) < kills and not storm.failed_starts:
         storm.run(folder, kills - sum(storm.by_phase.values()))
     return storm.found()
@@ -333,13 +334,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--break", dest="broken", choices=BREAKS, default="")
     parser.add_argument("--benchmarks", default=",".join(BENCHMARKS), help="taken in turn")
+    parser.add_argument("--workers", type=int, default=2, help="processes of a rollout")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.work:
-        return work(asked.work[0], asked.seed, asked.work[1], asked.broken)
+        return work(asked.work[0], asked.seed, asked.work[1], asked.broken, asked.workers)
+    storm = Storm(random.Random(asked.seed), asked.broken, asked.benchmarks.split(","), asked.workers)
     with tempfile.TemporaryDirectory() as folder:
-        found = crash(asked.kills, asked.seed, Path(folder), asked.broken, asked.benchmarks.split(","))
+        found = crash(storm, asked.kills, Path(folder))
     print(json.dumps(found) if asked.json else "\n".join(f"{k:20s} {v}" for k, v in found.items()))
     sys.exit(red(found))
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 def storm(*options: str) -> tuple[int, dict[str, Any]]:
     left = subprocess.run(
-        [sys.executable, str(SCRIPT), "--json", *options],
+        [sys.executable, str(SCRIPT), "--json", "--workers", "1", *options],
         capture_output=True,
         text=True,
         timeout=600,
