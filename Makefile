@@ -1,4 +1,4 @@
-# make demo | make test [ARGS="-k gates"] | make lint     (PYTHON=... and VENV=... choose interpreter and environment)
+# make demo | make test [ARGS="-k gates"] | make lint; with CI=true the slow tests run, too     (PYTHON=... and VENV=... choose interpreter and environment)
 PYTHON ?= python3
 VENV ?= .venv
 READY := $(VENV)/.ready
@@ -11,7 +11,7 @@ demo: $(READY)
 	$(VENV)/bin/ecdysis-lab demo $(ARGS)
 
 test: $(READY)
-	$(VENV)/bin/python -m pytest -n 3 --dist worksteal $(ARGS)
+	$(VENV)/bin/python -m pytest -n 2 --dist worksteal $(if $(filter true,$(CI)),,-m "not slow") $(ARGS)
 
 lint: $(READY)
 	$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy
