@@ -111,7 +111,9 @@ def from_tau2(messages: list[Any]) -> tuple[Message, ...]:
     for m in messages:
         if isinstance(m, ToolMessage):
             answers = _own_id(m)
-            out.append(Message("tool", m.content, call_id=answers, name=names.get(answers, ""), error=m.error))
+            out.append(
+                Message("tool", m.content, call_id=answers, name=names.get(answers, ""), error=m.error)
+            )
             continue
         calls = tuple(Call(c.name, c.arguments, _own_id(c)) for c in m.tool_calls or ())
         names |= {c.id: c.name for c in calls}
