@@ -65,7 +65,8 @@ def simulation(task: Task) -> Any:
 
 
 @pytest.mark.parametrize(
-    "act", ["transfer_to_human_agents", "make_payment", "refuel_data", "disconnect_vpn", "grant_app_permission"]
+    "act",
+    ["transfer_to_human_agents", "make_payment", "refuel_data", "disconnect_vpn", "grant_app_permission"],
 )
 def test_flawless_does_a_task_of_every_kind(act: str) -> None:
     """And its score is the official one to the last field."""
@@ -76,9 +77,9 @@ def test_flawless_does_a_task_of_every_kind(act: str) -> None:
 
 
 @pytest.mark.slow
-def test_flawless_does_every_task() -> None:
-    left = {t.id: run_trial(SETUP, t, EMPTY, 0) for t in bench().tasks("all")}
-    assert len(left) == 114 and [i for i, t in left.items() if t.score != 1.0] == []
+def test_flawless_does_the_official_test_split() -> None:
+    left = {t.id: run_trial(SETUP, t, EMPTY, 0) for t in bench().tasks("test")}
+    assert len(left) == 40 and [i for i, t in left.items() if t.score != 1.0] == []
     assert max(len(t.messages) for t in left.values()) < 60
 
 
@@ -103,7 +104,10 @@ def test_the_oracle_divides_the_gold_acts_between_both_sides() -> None:
     for task in bench().tasks("all"):
         oracle, plan = bench().oracle(task.id), gold(task)
         identified, *calls = oracle.calls
-        assert identified.name == "get_customer_by_phone" and identified.arguments["phone_number"] in task.scenario
+        assert (
+            identified.name == "get_customer_by_phone"
+            and identified.arguments["phone_number"] in task.scenario
+        )
         assert [(c.name, c.arguments) for c in calls] == [
             (a.name, a.arguments) for a in plan if a.requestor == "assistant"
         ]
