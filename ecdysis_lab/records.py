@@ -70,11 +70,13 @@ class Oracle:
         the user's consent; the last one ends the trial.
     give_up : said, or called, where the agent gives up after a call that went wrong.
     deny : said, or called, where it does nothing although there is something to do.
+    user_calls : what the user does with tools of his own, in order, each when the agent asks for it by its name.
     """
 
     turns: tuple[str | Call, ...]
     give_up: str | Call = "I could not do this."
     deny: str | Call = "There is nothing to do here."
+    user_calls: tuple[Call, ...] = ()
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -90,7 +92,7 @@ class Message:
     ----------
     role : ``"user"``, ``"assistant"``, ``"tool"`` or ``"system"``.
     content : text, or None for a message that only calls tools.
-    calls : tool calls of an assistant message.
+    calls : tool calls of an assistant message, or of a user's who has tools of his own.
     call_id : for a tool message, the call it answers.
     name : for a tool message, the tool.
     error : for a tool message, whether the environment rejected the call.
@@ -102,6 +104,17 @@ class Message:
     call_id: str = ""
     name: str = ""
     error: bool = False
+
+
+def users_own(messages: Sequence[Message]) -> frozenset[int]:
+    """Indices of the calls that a user made with tools of his own, and of their results: no acts of the agent's."""
+    found, open_ = set(), 0
+    for i, message in enumerate(messages):
+        answers = message.role == "tool" and open_ > 0
+        open_ = open_ - 1 if answers else len(message.calls) if message.role == "user" else 0
+        if answers or (message.role == "user" and message.calls):
+            found.add(i)
+    return frozenset(found)
 
 
 @dataclass(frozen=True)
@@ -596,7 +609,10 @@ class Terminated(KeyboardInterrupt):
 
 
 class Environment(Protocol):
-    """A live environment of one task, for replays."""
+    """A live environment of one task, for replays.
+
+    Where the user has tools of his own, it also has ``user_call``, which is ``call`` for them.
+    """
 
     def call(self, call: Call) -> tuple[str, bool]:
         """Execute a call; returns (result text, error)."""

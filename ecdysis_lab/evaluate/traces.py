@@ -91,7 +91,7 @@ def _check_benchmark(trials: Sequence[Trajectory], benchmark: str) -> None:
     bench = load_benchmark(benchmark)
     own_tasks, own_tools = {t.id for t in bench.tasks("all")}, {str(t["name"]) for t in bench.tools}
     tasks = {t.trial.task_id for t in trials}
-    called = {call.name for t in trials for m in t.messages for call in m.calls}
+    called = {call.name for t in trials for m in t.messages if m.role != "user" for call in m.calls}
     for what, strange, seen, most in (
         ("tasks", sorted(tasks - own_tasks), tasks, 0.0),
         ("tools", sorted(called - own_tools), called, 0.5),  # a model now and then calls what is not there

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ecdysis_lab.hooks import Call
-from ecdysis_lab.records import Benchmark, Message
+from ecdysis_lab.records import Benchmark, Message, users_own
 
 LINE_CHARS = 240
 INDENT = "\n    "  # before each further line of an entry
@@ -64,7 +64,8 @@ def outline(
     """One parseable line per message, several where a message makes several calls.
 
     ``[3] user: text``, ``[4] assistant: text``, ``[5] call tool {json}``, ``[6] ok tool: result``,
-    ``[7] error tool: message``. The number is the index into ``messages``; system messages are left out.
+    ``[7] error tool: message``, and ``[8] user call tool {json}``, ``[9] user ok tool: result`` of a user who has tools
+    of his own. The number is the index into ``messages``; system messages are left out.
 
     Parameters
     ----------
@@ -86,15 +87,17 @@ def transcript(messages: Sequence[Message]) -> list[str]:
 
 def _lines(messages: Sequence[Message], show: Callable[[str], str]) -> Iterator[str]:
     names = {c.id: c.name for m in messages for c in m.calls if c.id}  # for tool messages that carry no name
+    users = users_own(messages)
     for i, message in enumerate(messages):
+        whose = "user " if i in users else ""
         if message.role == "tool":
             tool = clean(message.name or names.get(message.call_id, "tool"))
-            yield f"[{i}] {'error' if message.error else 'ok'} {tool}: {show(message.content or '')}"
+            yield f"[{i}] {whose}{'error' if message.error else 'ok'} {tool}: {show(message.content or '')}"
         elif message.role != "system":
             if message.content and message.content.strip():
                 yield f"[{i}] {message.role}: {show(message.content)}"
             for call in message.calls:
-                yield f"[{i}] call {clean(call.name)} {_arguments(call)}"
+                yield f"[{i}] {whose}call {clean(call.name)} {_arguments(call)}"
 
 
 def _arguments(call: Call) -> str:
@@ -128,10 +131,13 @@ class Step:
 
 
 def steps(messages: Sequence[Message]) -> list[Step]:
-    """Calls of a transcript in order, each joined with its result (by call id, else by position)."""
+    """The agent's calls in order, each joined with its result (by call id, else by position)."""
     out: list[Step] = []
+    users = users_own(messages)
     open_: list[int] = []  # positions in `out` that still wait for a result
     for i, message in enumerate(messages):
+        if i in users:
+            continue
         if message.role == "tool":
             found = next((k for k in open_ if message.call_id and out[k].call.id == message.call_id), None)
             k = found if found is not None else (open_[0] if open_ else None)

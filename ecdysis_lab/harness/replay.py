@@ -7,7 +7,7 @@ through the same calls. Needed by the legal-action gate and by behaviour-aware r
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ecdysis_lab.benchmarks.solo import leave
@@ -15,7 +15,7 @@ from ecdysis_lab.harness.agent import HarnessedAgent, unquoted
 from ecdysis_lab.harness.source import Harness
 from ecdysis_lab.hooks import Allow, Call, Done, Realize, Refuse, Rewrite, Verdict
 from ecdysis_lab.hooks.verdicts import NOTE, REFUSED, REPLY_STOPPED
-from ecdysis_lab.records import Benchmark, Intervention, Message, Trajectory, tool_key
+from ecdysis_lab.records import Benchmark, Intervention, Message, Trajectory, tool_key, users_own
 
 REPLY = "reply: "  # before the text of a reply that is told as an act
 NO_LONGER = ("Its text was realized as this call, and is not any more.", "Realize it as the same call.")
@@ -65,13 +65,27 @@ class Replay:
     other_text: bool = False
 
 
+def _before_texts(messages: Sequence[Message]) -> Iterator[list[Call]]:
+    """Calls that the user made himself before each of his texts."""
+    made: list[Call] = []
+    for message in messages:
+        if message.role == "user" and message.calls:
+            made += message.calls
+        elif message.role == "user":
+            yield made
+            made = []
+
+
 class _Walk:
     def __init__(self, trajectory: Trajectory, harness: Harness, benchmark: Benchmark) -> None:
         self.trajectory, self.opening = trajectory, benchmark.opening
         limits = json.loads(trajectory.trial.limits)
         self.agent = HarnessedAgent("replay", harness, benchmark, max_steps=limits.get("max_steps", 100))
         self.environment = benchmark.environment(trajectory.trial.task_id)
-        own = trajectory.messages if trajectory.context else ()  # imported ones: what was seen is what ran
+        self.users = users_own(trajectory.messages)
+        self.phoned = _before_texts(trajectory.messages)  # what users do with tools of their own
+        ours = [m for i, m in enumerate(trajectory.messages) if i not in self.users]
+        own = ours if trajectory.context else ()  # imported ones: what was seen is what ran
         self.executed = {c.id: c for m in own for c in m.calls}
         self.results = {m.call_id: m for m in own if m.role == "tool"}
         acts = trajectory.interventions
@@ -91,7 +105,8 @@ class _Walk:
             context = self.trajectory.context or self.trajectory.messages
             greeted = bool(self.opening) and bool(context) and context[0].content == self.opening
             for step, message in enumerate(context[int(greeted) :], int(greeted)):
-                self._step(step, message, context)
+                if self.trajectory.context or step not in self.users:
+                    self._step(step, message, context)
         finally:
             self.agent.close()
             leave(self.environment)
@@ -111,6 +126,8 @@ class _Walk:
 
     def _step(self, step: int, message: Message, context: Sequence[Message]) -> None:
         if message.role == "user" and not (message.content or "").startswith((REPLY_STOPPED, "[system]")):
+            for call in next(self.phoned, ()):
+                self.environment.user_call(call)  # type: ignore[attr-defined]
             said = unquoted(message.content or "")
             if not self.opened:
                 self.agent._open(said)

@@ -39,7 +39,9 @@ def acts_of(passing: Iterable[Trajectory]) -> list[str]:
     count: Counter[str] = Counter()
     for trajectory in passing:
         failed = {m.call_id for m in trajectory.messages if m.role == "tool" and m.error}
-        for call in (c for m in trajectory.messages for c in m.calls if c.id not in failed):
+        for call in (
+            c for m in trajectory.messages if m.role != "user" for c in m.calls if c.id not in failed
+        ):
             count[call.name] += 1
             line = json.dumps(call.arguments, ensure_ascii=False, sort_keys=True)
             known = seen.setdefault(call.name, [])

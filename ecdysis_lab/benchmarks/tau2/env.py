@@ -5,6 +5,8 @@ when a tool first fetches them by id, so a fresh environment costs under a milli
 covers the rows that differ from the pristine database: equal databases have equal differences and the other
 way round, so every comparison the official evaluator makes has the same result (tested against it).
 
+Telecom's databases, the operator's and that of the user's phone, are small and lists: they are copied as a whole.
+
 τ² tools write only to rows they fetched by id and iterate only to read; ``tests/test_tau2.py`` proves that the
 shared rows stay pristine over all gold plans.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
@@ -99,18 +102,49 @@ def fresh_environment(domain: str, solo_mode: bool = False) -> Any:
 
     Parameters
     ----------
-    domain : ``"airline"`` or ``"retail"``.
-    solo_mode : must be False; these domains have no solo mode (the evaluator passes the argument).
+    domain : ``"airline"``, ``"retail"`` or ``"telecom"``.
+    solo_mode : must be False; there is no solo mode here (the evaluator passes the argument).
     """
     if solo_mode:
         raise ValueError(f"{domain} has no solo mode")
     database, module, policy = _pristine(domain)
+    if domain == "telecom":
+        return _with_phone(module, policy)
     names = COLLECTIONS[domain]
     db = type(database).model_construct(**{name: CopyOnAccess(getattr(database, name)) for name in names})
     toolkit = next(v for k, v in vars(module).items() if k.lower() == f"{domain}tools")(db)
     toolkit.get_db_hash = partial(difference_hash, db, names)
     toolkit.use_tool = partial(_use_tool, toolkit, toolkit.use_tool)
     return module.Environment(domain_name=domain, policy=policy, tools=toolkit)
+
+
+@cache
+def _frozen_telecom() -> bytes:
+    """Both databases of telecom and the details of a VPN, pickled."""
+    environment = _pristine("telecom")[1].get_environment()
+    phone = environment.user_tools
+    return pickle.dumps((environment.tools.db, phone.db, phone.default_vpn_details))
+
+
+def _with_phone(module: Any, policy: str) -> Any:
+    """Telecom: the agent has the operator's tools, the user those of his phone."""
+    db, phone_db, vpn = pickle.loads(_frozen_telecom())
+    toolkit, phone = module.TelecomTools(db), module.TelecomUserTools(phone_db)
+    toolkit.use_tool = partial(_use_tool, toolkit, toolkit.use_tool)
+    toolkit._apply_one_time_charge = partial(_charged, toolkit, toolkit._apply_one_time_charge)
+    phone.default_vpn_details = vpn  # the class's own would be broken for every later trial
+    return module.TelecomEnvironment("telecom", policy, toolkit, phone)
+
+
+def _charged(toolkit: Any, charge: Callable[..., None], /, customer_id: str, *what: Any) -> None:
+    """A charge, whose new bill gets the same id whenever it is repeated: τ² draws one, and cannot score what it reads.
+
+    A trial is scored by making its calls again, and must get the answers that it got.
+    """
+    customer, before = toolkit.get_customer_by_id(customer_id), len(toolkit.db.bills)
+    charge(customer_id, *what)
+    for bill in toolkit.db.bills[before:]:
+        bill.bill_id = customer.bill_ids[-1] = f"B{hashlib.sha256(customer_id.encode()).hexdigest()[:8]}"
 
 
 _stopped: dict[

@@ -6,7 +6,7 @@ Imported only after tau2 itself is (see :mod:`ecdysis_lab.benchmarks.tau2`).
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tau2.agent.base import LocalAgent
@@ -18,7 +18,7 @@ from ecdysis_lab.benchmarks.tau2.env import only_read
 from ecdysis_lab.benchmarks.users import UserSpec
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.models import ContentError, LLMError, complete
-from ecdysis_lab.records import Agent, Message
+from ecdysis_lab.records import Agent, Completion, Message
 
 
 class UserFailed(Exception):
@@ -39,17 +39,19 @@ class MeteredUser(UserSimulator):  # type: ignore[misc]
             state.messages.append(message)
         prompt = to_litellm_messages(state.system_messages + state.flip_roles())
         said = self._ask(prompt)
-        reply = UserMessage(role="user", content=said, cost=0.0)
+        calls = [ToolCall(id=c.id, name=c.name, arguments=c.arguments, requestor="user") for c in said.calls]
+        reply = UserMessage(role="user", content=said.text, tool_calls=calls or None, cost=0.0)
         state.messages.append(reply)
         return reply, state
 
-    def _ask(self, prompt: list[dict[str, Any]]) -> str:
+    def _ask(self, prompt: list[dict[str, Any]]) -> Completion:
         prompt = [{k: v for k, v in m.items() if v is not None} for m in prompt]
         try:
             answer = complete(
                 "user",
                 self.spec.model,
                 prompt,
+                [tool.openai_schema for tool in self.tools] if self.tools else None,
                 params=self.spec.params,
                 seed=self.llm_args.get("seed"),
                 metadata=self.spec.metadata,
@@ -61,9 +63,9 @@ class MeteredUser(UserSimulator):  # type: ignore[misc]
                 raise UserFailed(f"the user model gave no usable message: {why}") from why
             raise
         self.spec.usage += answer.usage
-        if not answer.text:
+        if not answer.text and not (self.tools and answer.calls):
             raise UserFailed("the user model answered without text")
-        return answer.text
+        return answer if self.tools else replace(answer, calls=())
 
 
 class SeatedAgent(LocalAgent):  # type: ignore[type-arg, misc]
@@ -103,17 +105,24 @@ class SeatedAgent(LocalAgent):  # type: ignore[type-arg, misc]
 
 
 def from_tau2(messages: list[Any]) -> tuple[Message, ...]:
-    """τ² messages as records; tool names are joined from the calls."""
+    """τ² messages as records; tool names are joined from the calls, whose ids both sides may count from the same."""
     names: dict[str, str] = {}
     out = []
     for m in messages:
         if isinstance(m, ToolMessage):
-            out.append(Message("tool", m.content, call_id=m.id, name=names.get(m.id, ""), error=m.error))
+            answers = _own_id(m)
+            out.append(
+                Message("tool", m.content, call_id=answers, name=names.get(answers, ""), error=m.error)
+            )
             continue
-        calls = tuple(Call(c.name, c.arguments, c.id) for c in m.tool_calls or ())
+        calls = tuple(Call(c.name, c.arguments, _own_id(c)) for c in m.tool_calls or ())
         names |= {c.id: c.name for c in calls}
         out.append(Message(m.role, m.content, calls))
     return tuple(out)
+
+
+def _own_id(call: Any) -> str:
+    return f"user_{call.id}" if call.requestor == "user" else call.id  # type: ignore[no-any-return]
 
 
 @dataclass
@@ -125,9 +134,17 @@ class LiveEnvironment:
 
     def call(self, call: Call) -> tuple[str, bool]:
         """Execute a call as the orchestrator does; returns (result text, error)."""
+        return self._respond(call, "assistant")
+
+    def user_call(self, call: Call) -> tuple[str, bool]:
+        """The same for a call that the user makes with a tool of his own."""
+        return self._respond(call, "user")
+
+    def _respond(self, call: Call, requestor: str) -> tuple[str, bool]:
         self.serial += 1
+        made = call.id or f"replay{self.serial}"
         answer = self.environment.get_response(
-            ToolCall(id=call.id or f"replay{self.serial}", name=call.name, arguments=call.arguments)
+            ToolCall(id=made, name=call.name, arguments=call.arguments, requestor=requestor)
         )
         return answer.content or "", bool(answer.error)
 

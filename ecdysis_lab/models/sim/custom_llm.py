@@ -19,7 +19,7 @@ from litellm.types.utils import (
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.models.sim import reviewer, user
 from ecdysis_lab.models.sim.profiles import PROFILES
-from ecdysis_lab.models.sim.provider import agent_act
+from ecdysis_lab.models.sim.provider import agent_act, user_calls
 
 
 class SimLLM(CustomLLM):
@@ -35,7 +35,7 @@ class SimLLM(CustomLLM):
         options = kwargs.get("optional_params") or {}
         metadata = (kwargs.get("litellm_params") or {}).get("metadata") or {}
         if model == "user":
-            act: Any = user.reply(messages)
+            act: Any = user.reply(messages, user_calls(metadata) if options.get("tools") else ())
         elif model == "reviewer":
             act = reviewer.reply(messages)
         elif model in PROFILES:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
 
+from ecdysis_lab.hooks import Call
 from ecdysis_lab.models.sim.profiles import HEED_LOST_PER_1000_TOKENS, PROFILES, Profile, draw
 from ecdysis_lab.models.sim.scene import BLUNDER, Act, Scene, Slip, possible
 from ecdysis_lab.models.sim.script import DONE, Script
@@ -197,6 +198,11 @@ def agent_act(model: str, request: dict[str, Any]) -> Act:
     messages = request["messages"]
     script = _script(model, request["metadata"], request["seed"], messages[0]["content"], request["tools"])
     return _play(script, messages)
+
+
+def user_calls(metadata: dict[str, Any]) -> tuple[Call, ...]:
+    """What the user of a trial does with tools of his own."""
+    return _scene(metadata["benchmark"], metadata["task_id"]).oracle.user_calls
 
 
 def register() -> None:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from ecdysis_lab.hooks import Call
+
 PATIENCE_TURNS = 30
 FIRST_PERSON = (
     (r"\byou are\b", "I am"), (r"\byou're\b", "I'm"), (r"\byou were\b", "I was"), (r"\byou have\b", "I have"),
@@ -38,20 +40,37 @@ def opening(scenario: str) -> str:
     return text or first_person(" ".join(scenario.split()))
 
 
-def reply(messages: Sequence[dict[str, Any]]) -> str:
-    """The user's next message.
+def _asked_for(agent: str, messages: Sequence[dict[str, Any]], plan: Sequence[Call]) -> Call | None:
+    """The first call of the plan that is not made yet and that the agent's text names."""
+    made = [c["function"]["name"] for m in messages for c in m.get("tool_calls") or ()]
+    for call in plan:
+        if call.name in made:
+            made.remove(call.name)
+        elif re.search(rf"\b{call.name.replace('_', '[_ ]')}\b", agent, re.I):
+            return call
+    return None
+
+
+def reply(messages: Sequence[dict[str, Any]], plan: Sequence[Call] = ()) -> str | Call:
+    """The user's next message, or a call of a tool of his own.
 
     Parameters
     ----------
     messages : τ² user-simulator prompt: system with ``<scenario>``, then the agent as ``user`` and the user as
         ``assistant``.
+    plan : what he does with his own tools, in order, each when the agent asks for it by its name.
     """
     system = next((m["content"] for m in messages if m["role"] == "system"), "")
     scenario = system.partition("<scenario>")[2].partition("</scenario>")[0] or system
-    said = [m.get("content") or "" for m in messages if m["role"] == "assistant"]
+    said = [m.get("content") or "" for m in messages if m["role"] == "assistant" and not m.get("tool_calls")]
     agent = next((m.get("content") or "" for m in reversed(messages) if m["role"] == "user"), "")
     if not said:
         return opening(scenario)
+    if messages[-1]["role"] == "tool":
+        return f"I did that. It says: {messages[-1].get('content')}"
+    act = _asked_for(agent, messages, plan)
+    if act is not None:
+        return act
     if "TRANSFERRED TO A HUMAN" in agent.upper():
         return "###TRANSFER###"
     if ENDS.search(agent) or len(said) >= PATIENCE_TURNS:

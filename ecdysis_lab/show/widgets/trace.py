@@ -88,6 +88,9 @@ def _blocks(i: int, message: Message, called: Sequence[Step], bad: int | None) -
             f'<div class="el-msg el-{role}{mark}" data-step="{i}"><b>{escaped(message.role)}</b>'
             f"<i>#{i}</i><pre>{text}</pre></div>"
         )
+    for call in message.calls if message.role == "user" else ():
+        made = _text(f"{call.name} {json.dumps(call.arguments, ensure_ascii=False)}")
+        yield f'<div class="el-msg el-user" data-step="{i}"><b>user calls</b><i>#{i}</i><pre>{made}</pre></div>'
     last = called[-1] if called else None
     for step in called:
         # A bad step is known by its call or by its result; of several calls in one message, by the last.
