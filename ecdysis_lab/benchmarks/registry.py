@@ -15,6 +15,7 @@ REGISTRY: dict[str, str] = {
     "tau2/airline": "ecdysis_lab.benchmarks.tau2:airline",
     "tau2/retail": "ecdysis_lab.benchmarks.tau2:retail",
     "agentbench/dbbench": "ecdysis_lab.benchmarks.agentbench.dbbench:DBBench",
+    "agentbench/os": "ecdysis_lab.benchmarks.agentbench.os_interaction:OSInteraction",
 }
 
 

@@ -1,13 +1,13 @@
 """A machine for one trial: bubblewrap, with the host's system below and all that is written in memory.
 
 The box sees /usr, /etc and /var of the host through an overlay, and empty /root, /home and /tmp; every write goes to
-one tmpfs of limited size, which ends with the box. It has namespaces of its own for users, processes, network, IPC, host
-name and cgroups, no capabilities, and no way to more namespaces. No version of bubblewrap that the distributions have
-puts a size on its overlays, so a few lines of shell in an outer namespace mount them.
+one tmpfs of limited size, which ends with the box. It has namespaces of its own for users, processes, network, IPC,
+host name and cgroups, no capabilities, and no way to more namespaces. No version of bubblewrap puts a size on its
+overlays, and many have none, so a few lines of shell in an outer namespace mount them.
 
-The user is root inside, and on the host the one who runs the lab, or ``nobody`` where root does: a file that only root
-reads stays unread, and the kernel counts the processes of everybody but root. So tasks that need a second user, or to
-change what packages own in depth, cannot be done here.
+The user is root inside, and on the host the one who runs the lab, or ``nobody`` where root does: what only root reads
+stays unread, and the kernel limits the number of processes of everybody but root. Folders that this user may not read
+are not there. So tasks that need a second user, or to change files that packages own, cannot be done here.
 
 Not covered: memory that no process has mapped (``memfd``), and weaknesses of the kernel.
 """
@@ -18,6 +18,7 @@ import contextlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -55,6 +56,7 @@ for name in usr etc var bin sbin lib lib32 lib64 libx32; do
     fi
 done
 cp /etc/passwd /etc/group ../up/etc/
+while read -r path; do mkdir -p "../up${{path%/*}}" && rm -rf "../up$path" && mknod "../up$path" c 0 0; done <<< "$2"
 chmod 1777 ../up/var/tmp
 for name in *; do
     if [ -d ../work/$name ]; then
@@ -69,7 +71,18 @@ exec bwrap --bind /tmp/new / --proc /proc --dev /dev --bind /tmp/new/tmp /dev/sh
     --clearenv --setenv PATH {PATH} --setenv HOME /root --setenv USER root --setenv LANG C.UTF-8 --chdir /root \\
     python3 -I -c "$1" {MEMORY_BYTES}
 """
-UNSHARE = ("unshare", "--user", "--map-root-user", "--mount", "--propagation", "private", "bash", "-c", MOUNTS, "box")
+UNSHARE = (
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "--mount",
+    "--propagation",
+    "private",
+    "bash",
+    "-c",
+    MOUNTS,
+    "box",
+)
 
 
 @dataclass(frozen=True)
@@ -95,8 +108,7 @@ class Box:
     def __init__(self) -> None:
         if not sys.platform.startswith("linux"):
             raise LabError("agentbench/os: needs Linux, for bubblewrap")
-        program = [*UNSHARE, INIT.read_text(encoding="utf-8")]
-        who: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+        program = [*UNSHARE, INIT.read_text(encoding="utf-8"), _closed_folders()]
         try:
             self._process = subprocess.Popen(
                 program,
@@ -106,7 +118,7 @@ class Box:
                 cwd="/",
                 env={"PATH": os.environ.get("PATH", PATH)},
                 start_new_session=True,
-                **who,
+                **_who(),
             )
         except OSError as why:
             raise LabError(f"agentbench/os: no machine can be started: {why}") from None
@@ -116,7 +128,9 @@ class Box:
             self._process.kill()
             told = (self._process.communicate()[1] or b"").decode("utf-8", "replace").strip().splitlines()
             self.close()
-            raise LabError(f"agentbench/os: no machine can be started: {told[-1] if told else 'it stays silent'}")
+            raise LabError(
+                f"agentbench/os: no machine can be started: {told[-1] if told else 'it stays silent'}"
+            )
 
     def shell(self, script: str, seconds: float) -> Ran:
         """Run a script in the shell that keeps its directory, variables and background processes between calls."""
@@ -160,9 +174,36 @@ class Box:
         return json.loads(line)
 
 
+def _who() -> dict[str, Any]:
+    """Whom the box belongs to on the host, as options of a process."""
+    return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+
+
+@cache
+def _closed_folders() -> str:
+    """Folders of the host's system that the box's owner may not read, one a line."""
+    closed = ("-type", "d", "(", "!", "-readable", "-o", "!", "-executable", ")", "-prune", "-print")
+    looked = subprocess.run(
+        ["find", "/etc", "/usr", "/var", "-xdev", *closed],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        check=False,
+        **_who(),
+    )
+    return looked.stdout.decode("utf-8", "surrogateescape").strip()
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()  # bubblewrap's process 1 goes with it, and all below
-    process.wait()
+    """End process 1 of the box, which the kernel lets end only after all others; then bubblewrap ends, too."""
+    with contextlib.suppress(OSError):
+        for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+    try:
+        process.wait(GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
     for stream in (process.stdin, process.stdout, process.stderr):
         if stream is not None:
             with contextlib.suppress(OSError):

@@ -6,6 +6,8 @@ output, ``{"output": text of Latin-1, "exit": code or null, "ended": "", "time" 
 script runs in one shell that all scripts share: directory, variables and background processes stay.
 """
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import json
@@ -15,35 +17,37 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 MOST_BYTES = 65536
 MOST_MEMORY = int(sys.argv[1])  # bytes, resident, of all processes together
 LOOK_SECONDS = 0.2
 PAGE = os.sysconf("SC_PAGE_SIZE")
 SHELL = 'while IFS= read -r -d "" -u {0} __script; do eval "$__script" {0}<&- {1}>&-; printf . >&{1}; done'
-ended: dict = {}  # process -> status
-shell: dict = {}
+ended: dict[int, int] = {}  # process -> status
+shell: dict[str, int] = {}
 
 
-def pids() -> set:
+def _pids() -> set[int]:
     return {int(name) for name in os.listdir("/proc") if name.isdigit()} - {1}
 
 
-def memory() -> int:
+def _memory() -> int:
     total = 0
-    for pid in pids():
+    for pid in _pids():
         with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm") as told:
             total += int(told.read().split()[1]) * PAGE
     return total
 
 
-def reap() -> None:
+def _reap() -> None:
     with contextlib.suppress(ChildProcessError):
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
             ended[found[0]] = found[1]
 
 
-def kill(chosen: set) -> None:
+def _kill(chosen: set[int]) -> None:
     """End these processes; where others spring up meanwhile, all."""
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in chosen:
@@ -51,17 +55,17 @@ def kill(chosen: set) -> None:
                 os.kill(pid, number)
 
 
-def kill_all() -> None:
+def _kill_all() -> None:
     for _ in range(40):
         with contextlib.suppress(OSError):
             os.kill(-1, signal.SIGKILL)  # in one go: nothing can fork meanwhile
         time.sleep(0.05)
-        reap()
-        if not pids():
+        _reap()
+        if not _pids():
             return
 
 
-def spawn(argv: list, out: int, keep: tuple = ()) -> int:
+def _spawn(argv: list[str], out: int, keep: tuple[int, ...] = ()) -> int:
     """Start a process of a session of its own; a machine without room for it is emptied first."""
     for again in (True, False):
         try:
@@ -71,25 +75,25 @@ def spawn(argv: list, out: int, keep: tuple = ()) -> int:
         except BlockingIOError:
             if not again:
                 raise
-            kill_all()
+            _kill_all()
             continue
         made.returncode = 0  # reaped here, not there
         return made.pid
     raise AssertionError
 
 
-def new_shell() -> None:
+def _new_shell() -> None:
     for end in ("out", "done", "scripts"):
         if end in shell:
             os.close(shell.pop(end))
     (read, write), (scripts, to_shell), (done, at_end) = os.pipe(), os.pipe(), os.pipe()
-    pid = spawn(["bash", "-c", SHELL.format(scripts, at_end)], write, (scripts, at_end))
-    for end in (write, scripts, at_end):
-        os.close(end)
+    pid = _spawn(["bash", "-c", SHELL.format(scripts, at_end)], write, (scripts, at_end))
+    for unused in (write, scripts, at_end):
+        os.close(unused)
     shell.update(pid=pid, out=read, done=done, scripts=to_shell)
 
 
-def collect(out: int, is_over, seconds: float) -> tuple:
+def _collect(out: int, is_over: Callable[[], bool], seconds: float) -> tuple[bytes, str]:
     """(bytes that came out, why it was ended): first bytes only, the rest is read and dropped."""
     got, until, look = bytearray(), time.monotonic() + seconds, 0.0
     while True:
@@ -106,33 +110,33 @@ def collect(out: int, is_over, seconds: float) -> tuple:
             time.sleep(0.005)
         if now > look:
             look = now + LOOK_SECONDS
-            if memory() > MOST_MEMORY:
+            if _memory() > MOST_MEMORY:
                 return bytes(got), "memory"
 
 
-def run(request: dict) -> dict:
-    argv, before = request["argv"], pids()
+def _run(request: dict[str, Any]) -> dict[str, Any]:
+    argv, before = request["argv"], _pids()
     if argv is None:
-        reap()
+        _reap()
         if shell.get("pid") is None or shell["pid"] in ended:
-            new_shell()
+            _new_shell()
         with contextlib.suppress(BrokenPipeError):
             os.write(shell["scripts"], request["script"].replace("\0", "").encode() + b"\0")
         pid, out = shell["pid"], shell["out"]
     else:
         out, write = os.pipe()
-        pid = spawn(argv, write)
+        pid = _spawn(argv, write)
         os.close(write)
 
     def over() -> bool:
-        reap()
+        _reap()
         return pid in ended or (argv is None and bool(select.select([shell["done"]], [], [], 0)[0]))
 
-    got, why = collect(out, over, request["seconds"])
+    got, why = _collect(out, over, request["seconds"])
     if argv is None and not why and pid not in ended:
         os.read(shell["done"], 4096)
     if why:
-        stop(why, before, pid)
+        _stop(why, before, pid)
     if argv is not None:
         os.close(out)
     status = ended.get(pid)
@@ -140,19 +144,19 @@ def run(request: dict) -> dict:
     return {"output": got.decode("latin-1"), "exit": code, "ended": why}
 
 
-def stop(why: str, before: set, pid: int) -> None:
+def _stop(why: str, before: set[int], pid: int) -> None:
     """End what a script has started, itself included; everything where that is not enough."""
-    kill((pids() - before) | {pid})
+    _kill((_pids() - before) | {pid})
     time.sleep(0.05)
-    reap()
-    if why == "memory" or pids() - before:
-        kill_all()
+    _reap()
+    if why == "memory" or _pids() - before:
+        _kill_all()
 
 
-def main() -> None:
+def _main() -> None:
     ctypes.CDLL(None).prctl(4, 0)  # not dumpable: no other process reads or traces this one
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    send({"ready": True})
+    _send({"ready": True})
     buffer = b""
     while True:
         while b"\n" not in buffer:
@@ -162,21 +166,21 @@ def main() -> None:
                     return
                 buffer += part
             else:
-                reap()
-                if memory() > MOST_MEMORY:
-                    kill_all()
+                _reap()
+                if _memory() > MOST_MEMORY:
+                    _kill_all()
         line, _, buffer = buffer.partition(b"\n")
         try:
-            answer = run(json.loads(line))
+            answer = _run(json.loads(line))
         except OSError as why:  # no bash, no python any more: the trial has removed it
             answer = {"output": str(why), "exit": 127, "ended": ""}
-        send(answer)
+        _send(answer)
 
 
-def send(answer: dict) -> None:
+def _send(answer: dict[str, Any]) -> None:
     left = json.dumps(answer).encode() + b"\n"
     while left:
         left = left[os.write(1, left) :]
 
 
-main()
+_main()

@@ -76,7 +76,9 @@ def read_items() -> tuple[dict[str, Item], str]:
 def _folder() -> Path:
     place = os.environ.get(PLACE, "")
     if not place:
-        raise LabError(f"agentbench/os: needs a clone of AgentBench; name its folder by --agentbench or {PLACE}")
+        raise LabError(
+            f"agentbench/os: needs a clone of AgentBench; name its folder by --agentbench or {PLACE}"
+        )
     for name in FOLDERS:
         found = Path(place).expanduser() / name
         if (found / "data" / "dev.json").is_file() and (found / "scripts").is_dir():
@@ -116,7 +118,7 @@ def _item(record: Any, name: str, split: str, scripts: Path) -> Item:
     gold = rules.get("example", record.get("example"))
     match = rules.get("match", {})
     match = {"answer": match} if isinstance(match, str) else match
-    checks = () if match else _several(rules["check"])
+    checks = () if "match" in rules else _several(rules["check"])
     start = _script(record["start"], scripts, "start").code if "start" in record else ""
     item = Item(
         name,
@@ -128,7 +130,7 @@ def _item(record: Any, name: str, split: str, scripts: Path) -> Item:
         tuple(part and _script(part, scripts, "evaluation.check") for part in checks),
         _script(gold, scripts, "example") if gold else None,
     )
-    if match and not {"answer", "regex"} & set(match):
+    if "match" in rules and not {"answer", "regex"} & set(match):
         raise _Damaged("evaluation.match: must hold answer or regex")
     if None in item.check and item.gold is None:
         raise _Damaged("evaluation.example: is missing, and evaluation.check asks for it")

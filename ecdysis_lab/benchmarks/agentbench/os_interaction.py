@@ -1,4 +1,4 @@
-"""OS interaction of AgentBench (Liu et al. 2023, arXiv 2308.03688): a Linux machine, a question or a change, three tools.
+"""OS interaction of AgentBench (Liu et al. 2023, arXiv 2308.03688): a Linux machine, one question or change.
 
 The rules are AgentBench's: eight rounds, output cut at 800 characters, one shell for all calls, thirty seconds a
 script, and only an answer or a finish ends a trial well. The answer must match, or AgentBench's own check scripts must
@@ -25,6 +25,8 @@ from ecdysis_lab.records import Agent, Effect, LabError, Message, Oracle, Task, 
 
 BASH, ANSWER, FINISH = "bash", "answer", "finish"
 ROUNDS, NUDGES, SCRIPT_SECONDS = 8, 4, 30.0
+ANYWHERE = ("/bin/", "/usr/bin/", "/dev/")
+"""Places of programs and devices that any harness may name."""
 NUDGE = f"Nothing was executed, for the reply called no tool. Call {BASH}, {ANSWER} or {FINISH}."
 POLICY = f"""\
 You operate a Linux machine as root, to answer a question about it or to change it as asked.
@@ -44,8 +46,12 @@ def _tool(name: str, does: str, kind: str, **arguments: str) -> dict[str, Any]:
 
 
 TOOLS = [
-    _tool(BASH, "Run a bash script on the machine and return what it prints.", "write", script="What to run."),
-    _tool(ANSWER, "Hand in the answer to the question, which ends the task.", "other", answer="The bare value."),
+    _tool(
+        BASH, "Run a bash script on the machine and return what it prints.", "write", script="What to run."
+    ),
+    _tool(
+        ANSWER, "Hand in the answer to the question, which ends the task.", "other", answer="The bare value."
+    ),
     _tool(FINISH, "Say that the change is made, which ends the task.", "other"),
 ]
 
@@ -60,7 +66,8 @@ class Machine:
 
     def __init__(self, item: Item) -> None:
         self.item = item
-        self.over, self.answer = "", None
+        self.over = ""
+        self.answer: str | None = None
         self._box: Box | None = None
 
     @property
@@ -202,7 +209,7 @@ class OSInteraction:
             return {}
         text = f"{item.text}\n{item.gold.code if item.gold else ''}"
         paths = {path.rstrip("/.") for path in re.findall(r"(?<![\w.])[~/][\w.+-]*(?:/[\w.+-]+)+", text)}
-        found = {path: "path" for path in paths if path.count("/") > 1 or "." in path}
+        found = {path: "path" for path in paths if not path.startswith(ANYWHERE)}
         found |= dict.fromkeys(re.findall(r"\b\d{3,}\b", text), "amount")
         answer = item.match.get("answer", "")
         return found | ({answer: "value"} if len(answer) > 3 else {})
@@ -242,7 +249,7 @@ def _gold_play(item: Item) -> tuple[Oracle, str]:
     try:
         ran = machine.box.shell(item.gold.code, SCRIPT_SECONDS) if item.gold else Ran("")
         asks = bool(item.match) or None in item.check or len(item.check) > 1
-        answer = str(item.match.get("answer", ran.output.strip()))
+        answer = ran.output.strip() if item.gold else str(item.match.get("answer", ""))
         last = Call(ANSWER, {"answer": answer}) if asks else Call(FINISH, {})
         machine.call(last)
         why = "" if machine.passes() else _reason(item, ran)
