@@ -70,11 +70,13 @@ class Oracle:
         the user's consent; the last one ends the trial.
     give_up : said, or called, where the agent gives up after a call that went wrong.
     deny : said, or called, where it does nothing although there is something to do.
+    user_calls : calls of a user who has tools of his own, in order; a text of ``turns`` asks for each.
     """
 
     turns: tuple[str | Call, ...]
     give_up: str | Call = "I could not do this."
     deny: str | Call = "There is nothing to do here."
+    user_calls: tuple[Call, ...] = ()
 
     @property
     def calls(self) -> tuple[Call, ...]:

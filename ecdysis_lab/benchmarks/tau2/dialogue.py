@@ -37,6 +37,30 @@ def asked_for(call: Call) -> list[str | Call]:
     return [f"To confirm, I will do this: {act}. Do you confirm (yes/no)?", call]
 
 
+def request(call: Call) -> str:
+    """What an agent says to have the user do something with his own tools."""
+    details = ", ".join(f"{k}: {v}" for k, v in call.arguments.items())
+    return f"Please do this on your phone now: {call.name.replace('_', ' ')}{f' ({details})' if details else ''}."
+
+
+def guided(gold: Sequence[tuple[str, Call]], effect: Callable[[Call], Effect]) -> Oracle:
+    """Gold turns of a task whose user has tools of his own: his calls are asked for, one by one, in the gold order.
+
+    Parameters
+    ----------
+    gold : (``"user"`` or ``"assistant"``, call) in order. effect : of a call of the agent's.
+    """
+    turns: list[str | Call] = []
+    user_calls = tuple(call for who, call in gold if who == "user")
+    for who, call in gold:
+        if who == "user":
+            turns.append(request(call))
+        else:
+            turns += asked_for(call) if effect(call) == "write" else [call]
+    handed_over = any(call.name == TRANSFER for _, call in gold)
+    return Oracle((*turns, HUMAN if handed_over else FINAL), GIVE_UP, DENIED, user_calls)
+
+
 def dialogue(
     gold: Sequence[Call],
     told: Sequence[str],

@@ -99,12 +99,17 @@ def fresh_environment(domain: str, solo_mode: bool = False) -> Any:
 
     Parameters
     ----------
-    domain : ``"airline"`` or ``"retail"``.
-    solo_mode : must be False; these domains have no solo mode (the evaluator passes the argument).
+    domain : ``"airline"``, ``"retail"`` or ``"telecom"``; the database of the last is small, and read anew.
+    solo_mode : must be False; a solo mode is not used here (the evaluator passes the argument).
     """
     if solo_mode:
         raise ValueError(f"{domain} has no solo mode")
     database, module, policy = _pristine(domain)
+    if domain not in COLLECTIONS:
+        whole = module.get_environment()
+        for kit in (whole.tools, whole.user_tools):
+            kit.use_tool = partial(_use_tool, kit, kit.use_tool)
+        return whole
     names = COLLECTIONS[domain]
     db = type(database).model_construct(**{name: CopyOnAccess(getattr(database, name)) for name in names})
     toolkit = next(v for k, v in vars(module).items() if k.lower() == f"{domain}tools")(db)

@@ -18,7 +18,7 @@ from ecdysis_lab.benchmarks.tau2.env import only_read
 from ecdysis_lab.benchmarks.users import UserSpec
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.models import ContentError, LLMError, complete
-from ecdysis_lab.records import Agent, Message
+from ecdysis_lab.records import Agent, Completion, Message
 
 
 class UserFailed(Exception):
@@ -39,17 +39,21 @@ class MeteredUser(UserSimulator):  # type: ignore[misc]
             state.messages.append(message)
         prompt = to_litellm_messages(state.system_messages + state.flip_roles())
         said = self._ask(prompt)
-        reply = UserMessage(role="user", content=said, cost=0.0)
+        calls = [ToolCall(id=c.id, name=c.name, arguments=c.arguments, requestor="user") for c in said.calls]
+        reply = UserMessage(
+            role="user", content=None if calls else said.text, tool_calls=calls or None, cost=0.0
+        )
         state.messages.append(reply)
         return reply, state
 
-    def _ask(self, prompt: list[dict[str, Any]]) -> str:
+    def _ask(self, prompt: list[dict[str, Any]]) -> Completion:
         prompt = [{k: v for k, v in m.items() if v is not None} for m in prompt]
         try:
             answer = complete(
                 "user",
                 self.spec.model,
                 prompt,
+                [tool.openai_schema for tool in self.tools] if self.tools else None,
                 params=self.spec.params,
                 seed=self.llm_args.get("seed"),
                 metadata=self.spec.metadata,
@@ -61,9 +65,9 @@ class MeteredUser(UserSimulator):  # type: ignore[misc]
                 raise UserFailed(f"the user model gave no usable message: {why}") from why
             raise
         self.spec.usage += answer.usage
-        if not answer.text:
+        if not answer.text and not answer.calls:
             raise UserFailed("the user model answered without text")
-        return answer.text
+        return answer
 
 
 class SeatedAgent(LocalAgent):  # type: ignore[type-arg, misc]

@@ -19,7 +19,7 @@ from litellm.types.utils import (
 from ecdysis_lab.hooks import Call
 from ecdysis_lab.models.sim import reviewer, user
 from ecdysis_lab.models.sim.profiles import PROFILES
-from ecdysis_lab.models.sim.provider import agent_act
+from ecdysis_lab.models.sim.provider import agent_act, user_plan
 
 
 class SimLLM(CustomLLM):
@@ -35,7 +35,8 @@ class SimLLM(CustomLLM):
         options = kwargs.get("optional_params") or {}
         metadata = (kwargs.get("litellm_params") or {}).get("metadata") or {}
         if model == "user":
-            act: Any = user.reply(messages)
+            tools = options.get("tools") or []
+            act: Any = user.reply(messages, tools, user_plan(metadata) if tools else ())
         elif model == "reviewer":
             act = reviewer.reply(messages)
         elif model in PROFILES:

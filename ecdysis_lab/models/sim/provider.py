@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
 
+from ecdysis_lab.hooks import Call
 from ecdysis_lab.models.sim.profiles import HEED_LOST_PER_1000_TOKENS, PROFILES, Profile, draw
 from ecdysis_lab.models.sim.scene import BLUNDER, Act, Scene, Slip, possible
 from ecdysis_lab.models.sim.script import DONE, Script
@@ -198,6 +199,12 @@ def agent_act(model: str, request: dict[str, Any]) -> Act:
     messages = request["messages"]
     script = _script(model, request["metadata"], request["seed"], messages[0]["content"], request["tools"])
     return _play(script, messages)
+
+
+def user_plan(metadata: dict[str, Any]) -> tuple[Call, ...]:
+    """What a user with tools of his own has to do in a task, in order; nothing outside of a task."""
+    oracle = known(metadata["benchmark"]).oracle(metadata["task_id"]) if "task_id" in metadata else None
+    return oracle.user_calls if oracle else ()
 
 
 def register() -> None:

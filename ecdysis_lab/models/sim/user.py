@@ -1,10 +1,15 @@
-"""The simulated user of a dialogue: speaks from the scenario in its system prompt, by rule."""
+"""The simulated user of a dialogue: speaks from the scenario in its system prompt, by rule.
+
+A user with tools of his own does what the agent asks for by the name of a tool, with the arguments of his gold calls.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from typing import Any
+
+from ecdysis_lab.hooks import Call
 
 PATIENCE_TURNS = 30
 FIRST_PERSON = (
@@ -38,17 +43,59 @@ def opening(scenario: str) -> str:
     return text or first_person(" ".join(scenario.split()))
 
 
-def reply(messages: Sequence[dict[str, Any]]) -> str:
-    """The user's next message.
+def reply(
+    messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] = (), plan: Sequence[Call] = ()
+) -> str | Call:
+    """The user's next message, or a call of one of his own tools.
 
     Parameters
     ----------
     messages : τ² user-simulator prompt: system with ``<scenario>``, then the agent as ``user`` and the user as
         ``assistant``.
+    tools : schemas of the user's own tools. plan : his gold calls in order.
     """
+    return (tools and _handled(messages, tools, plan)) or _said(messages)
+
+
+def _handled(
+    messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], plan: Sequence[Call]
+) -> str | Call:
+    """What the latest message of the agent asks to do, one call after the other, then what came of it."""
+    asked = max((n for n, m in enumerate(messages) if m["role"] == "user"), default=0)
+    now = _called(messages[asked:])
+    for name in _asked_for(messages[asked].get("content") or "", tools):
+        if name not in now:
+            golds = [call for call in plan if call.name == name]
+            done = _called(messages).count(name)
+            if golds:
+                return golds[min(done, len(golds) - 1)]
+            if not _required(name, tools):
+                return Call(name, {})
+    results = [m.get("content") or "" for m in messages[asked:] if m["role"] == "tool"]
+    return f"I have done it. {' '.join(results)}" if results else ""
+
+
+def _called(messages: Sequence[dict[str, Any]]) -> list[str]:
+    return [call["function"]["name"] for m in messages for call in m.get("tool_calls") or ()]
+
+
+def _asked_for(text: str, tools: Sequence[dict[str, Any]]) -> list[str]:
+    """Tools whose name stands in a text, in its order; of ``toggle data`` and ``toggle data saver`` the longer."""
+    names = sorted((tool["function"]["name"] for tool in tools), key=len, reverse=True)
+    found = re.findall("|".join(rf"\b{name}\b" for name in names), text.lower().replace(" ", "_"))
+    return list(dict.fromkeys(found))
+
+
+def _required(name: str, tools: Sequence[dict[str, Any]]) -> list[str]:
+    schema = next(tool["function"] for tool in tools if tool["function"]["name"] == name)
+    return list((schema.get("parameters") or {}).get("required") or ())
+
+
+def _said(messages: Sequence[dict[str, Any]]) -> str:
+    """What the user says to the latest message of the agent."""
     system = next((m["content"] for m in messages if m["role"] == "system"), "")
     scenario = system.partition("<scenario>")[2].partition("</scenario>")[0] or system
-    said = [m.get("content") or "" for m in messages if m["role"] == "assistant"]
+    said = [text for m in messages if m["role"] == "assistant" and (text := m.get("content"))]
     agent = next((m.get("content") or "" for m in reversed(messages) if m["role"] == "user"), "")
     if not said:
         return opening(scenario)
