@@ -204,9 +204,7 @@ def test_one_shell_for_all_calls_and_a_check_on_what_is_left(bench: OSInteractio
 
 @machines
 def test_the_world_of_a_task_is_the_same_each_time(bench: OSInteraction) -> None:
-    seen = {
-        play(bench, 3, bash("cat ~/n"), said(ANSWER, answer="1")).messages[2].content for _ in range(2)
-    }
+    seen = {play(bench, 3, bash("cat ~/n"), said(ANSWER, answer="1")).messages[2].content for _ in range(2)}
     assert len(seen) == 1
 
 

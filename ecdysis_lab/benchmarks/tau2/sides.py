@@ -39,7 +39,10 @@ class MeteredUser(UserSimulator):  # type: ignore[misc]
             state.messages.append(message)
         prompt = to_litellm_messages(state.system_messages + state.flip_roles())
         said = self._ask(prompt)
-        calls = [ToolCall(id=c.id, name=c.name, arguments=c.arguments, requestor="user") for c in said.calls]
+        calls = [  # ids of their own, so that no call of the agent's has the same
+            ToolCall(id=f"user_{c.id}", name=c.name, arguments=c.arguments, requestor="user")
+            for c in said.calls
+        ]
         reply = UserMessage(
             role="user", content=None if calls else said.text, tool_calls=calls or None, cost=0.0
         )

@@ -82,7 +82,7 @@ def _called(messages: Sequence[dict[str, Any]]) -> list[str]:
 def _asked_for(text: str, tools: Sequence[dict[str, Any]]) -> list[str]:
     """Tools whose name stands in a text, in its order; of ``toggle data`` and ``toggle data saver`` the longer."""
     names = sorted((tool["function"]["name"] for tool in tools), key=len, reverse=True)
-    found = re.findall("|".join(rf"\b{name}\b" for name in names), text.lower().replace(" ", "_"))
+    found = re.findall(rf"(?<![a-z])(?:{'|'.join(names)})(?![a-z])", text.lower().replace(" ", "_"))
     return list(dict.fromkeys(found))
 
 
