@@ -215,7 +215,10 @@ class OSInteraction:
         return found | ({answer: "value"} if len(answer) > 3 else {})
 
     def oracle(self, task_id: str) -> Oracle:
-        """The gold script, and what it prints as the answer."""
+        """The gold script, and as the answer what it printed on another machine of the task.
+
+        Wrong where a task makes its world from /dev/urandom (two of AgentBench's): such a world is never met again.
+        """
         return self._play(task_id)[0]
 
     def clean(self, task_id: str) -> bool:
