@@ -11,7 +11,7 @@ demo: $(READY)
 	$(VENV)/bin/ecdysis-lab demo $(ARGS)
 
 test: $(READY)
-	$(VENV)/bin/python -m pytest -n 2 $(ARGS)
+	$(VENV)/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 lint: $(READY)
 	$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy

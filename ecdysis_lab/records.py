@@ -635,7 +635,8 @@ class Benchmark(Protocol):
     Attributes
     ----------
     name : by which :func:`ecdysis_lab.benchmarks.load_benchmark` finds it: registry name or ``module:factory``.
-    version : of the package or data behind it; part of a trial's identity.
+    version : of the package or data behind it; part of a trial's identity, so it has to change with tools, tasks,
+        scorer or slips.
     about : what the agent does, as a phrase that follows "an agent for".
     policy : rules the agent has to follow. system_prompt : its whole prompt, the policy included.
     tools : schemas ``{"name", "description", "parameters", "kind"}``; kind is ``"read"`` where no call of the tool can

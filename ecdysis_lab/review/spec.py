@@ -204,7 +204,8 @@ def _spec(found: dict[str, Any], context: Context, strict: bool) -> Spec:
         if reason:
             dropped.append((_name(raw), reason))
     if not whole.changes:
-        raise NoChange("no usable change: it asks for no change")
+        told = "; ".join(map(str, whole.rejected))
+        raise NoChange(f"no usable change: it asks for no change{f', for: {told}' if told else ''}"[:2000])
     if not kept:
         raise ValueError(f"no usable change: {'; '.join(reason for _, reason in dropped)}"[:2000])
     return Spec(tuple(whole.patterns), tuple(kept), tuple(whole.rejected), whole.notes, tuple(dropped))

@@ -107,7 +107,8 @@ def of_round(round: Round) -> dict[str, Any]:
 
 def sentence(record: RoundRecord) -> str:
     """The decision in one sentence: the gate, the reason, the scores, what it took."""
-    by = f" by {record.gate}" if record.gate else ""
+    last = ", last gate" if record.decision == "accepted" else " by"  # no gate accepts: none of them rejected
+    by = f"{last} {record.gate}" if record.gate else ""
     after = "" if record.score_after is None else f" → {record.score_after:g}"
     flips = "".join(
         f", {word} {len(pairs)}"
@@ -242,7 +243,12 @@ def _gates_text(gates: Rows) -> str:
     results = [GateResult(**gate) for gate in gates]
     return _table(
         [
-            {"gate": g.name, "outcome": g.outcome, "seconds": f"{g.seconds:.2f}", "numbers": numbers(g)}
+            {
+                "gate": g.name,
+                "outcome": g.outcome,
+                "seconds": f"{g.seconds:.2f}",
+                "numbers": numbers(g) or g.reason,
+            }
             for g in results
         ]
     )

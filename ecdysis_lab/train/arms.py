@@ -48,7 +48,7 @@ class Arm:
 BASELINE = "direct"
 """The arm that others are compared with."""
 
-# The first five after Okabe and Ito, the others found by search: every two are apart for every kind of sight (a test
+# The first five after Okabe and Ito, the others so that every two are apart for every kind of sight (a test
 # holds this), and apart in lightness where they stand side by side.
 ARMS: dict[str, Arm] = {
     arm.name: arm

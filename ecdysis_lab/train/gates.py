@@ -3,7 +3,7 @@
 A new gate is a function from :class:`ecdysis_lab.train.judging.Judging` to a result, and a row in ``GATES``; the order
 stands nowhere else. What ran is recorded with its numbers, and readers go by that record.
 
-DESIGN 10 names confirmation before pruning. Here pruning comes first: each of its steps picks by the trials that it
+Pruning comes before confirmation: each of its steps picks by the trials that it
 looks at, so the harness that goes into force has to be the one that rises again on fresh seeds.
 """
 

@@ -2,7 +2,7 @@
 
     python tests/benchmarks/crash.py [--kills 60] [--seed 0] [--break have|files|again] [--json]
 
-A run (SIMULATED, small, from the empty harness, the domains in turn) says on its standard output which phase it is in
+A run (SIMULATED, small, from the empty harness, the benchmarks in turn) says on its standard output which phase it is in
 and which trial it has run. It is killed with its process group at a moment drawn inside a phase, and started again,
 until it finishes; further runs follow until there were enough kills. After each kill every file must be whole. At the
 end its summary must equal that of a run without kills, times aside, and no trial that was in the store at a kill may
@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -34,7 +34,7 @@ from typing import Any
 SIZE = {"train_tasks": 8, "test_tasks": 2, "trials": 2, "rounds": 2, "embedder": "tfidf", "workers": 2,
         "max_tokens": 10**9, "arms": "direct,self-evolution,ecdysis", "test_models": "sim/small",
         "start": "empty"}  # fmt: skip
-DOMAINS = ("airline", "retail")
+BENCHMARKS = ("tau2/airline", "tau2/retail")
 PLAN = ("trials", "trials", "review", "edit", "gates", "rerun", "patterns", "review", "edit", "gates", "test",
         "test", "summary", "summary")  # fmt: skip
 """Phases in which one run is killed, about in their order inside a run."""
@@ -59,7 +59,7 @@ def inside(phase: str) -> Iterator[None]:
     tell("-", phase)
 
 
-def work(root: str, seed: int, domain: str, broken: str) -> None:
+def work(root: str, seed: int, benchmark: str, broken: str) -> None:
     """The run itself, telling its phases and trials."""
     from ecdysis_lab.evaluate.experiment import Experiment
     from ecdysis_lab.store.billing import KeyFile
@@ -88,7 +88,7 @@ def work(root: str, seed: int, domain: str, broken: str) -> None:
     ArmRun.phase = phase  # type: ignore[assignment, method-assign]
     Experiment._test = wrapped(Experiment._test, lambda *_: "test")  # type: ignore[method-assign]
     damage(broken, Path(root))
-    experiment = Experiment(configure(**SIZE, benchmark=f"tau2/{domain}", seed=seed), root, "run")
+    experiment = Experiment(configure(**SIZE, benchmark=benchmark, seed=seed), root, "run")
     real_summary = experiment._summary
 
     def summary(*given: Any) -> Any:
@@ -175,9 +175,19 @@ class Watched:
         return self.process.wait() == -signal.SIGKILL
 
 
-def start(root: Path, seed: int, domain: str, broken: str = "") -> Watched:
+def start(root: Path, seed: int, benchmark: str, broken: str = "") -> Watched:
     """The run as a process group of its own."""
-    command = [sys.executable, __file__, "--work", str(root), domain, "--seed", str(seed), "--break", broken]
+    command = [
+        sys.executable,
+        __file__,
+        "--work",
+        str(root),
+        benchmark,
+        "--seed",
+        str(seed),
+        "--break",
+        broken,
+    ]
     quiet = subprocess.DEVNULL if broken else None
     return Watched(
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=quiet, text=True, start_new_session=True)
@@ -235,6 +245,7 @@ class Storm:
 
     rng: random.Random
     broken: str
+    benchmarks: Sequence[str] = BENCHMARKS
     kills: int = 0
     runs: int = 0
     failed_starts: int = 0
@@ -246,10 +257,11 @@ class Storm:
 
     def run(self, folder: Path, most: int) -> None:
         """One run without kills and the same with at most ``most`` of them."""
-        domain, seed = DOMAINS[self.runs % len(DOMAINS)], self.runs // len(DOMAINS)
+        turn, name = divmod(self.runs, len(self.benchmarks))
+        benchmark, seed = self.benchmarks[name], turn
         calm, stormy = folder / f"calm-{self.runs}", folder / f"stormy-{self.runs}"
         self.runs += 1
-        quiet = start(calm, seed, domain)
+        quiet = start(calm, seed, benchmark)
         for _ in quiet.lines():
             pass
         assert quiet.process.wait() == 0
@@ -257,7 +269,7 @@ class Storm:
         plan, until = list(PLAN), self.kills + most
         while True:
             have = finished(stormy)
-            one = start(stormy, seed, domain, self.broken)
+            one = start(stormy, seed, benchmark, self.broken)
             target = plan.pop(0) if plan and self.kills < until else ""
             if one.reach(target, self.rng.randrange(3 if target in ("trials", "edit", "gates") else 1)):
                 time.sleep(self.rng.uniform(0.0, lasts.get(target, 0.05) / (2 if target == "trials" else 1)))
@@ -299,9 +311,9 @@ class Storm:
         }
 
 
-def crash(kills: int, seed: int, folder: Path, broken: str = "") -> dict[str, Any]:
+def crash(kills: int, seed: int, folder: Path, broken: str, benchmarks: Sequence[str]) -> dict[str, Any]:
     """Kill runs until ``kills`` fell while work was under way; see the head of this file."""
-    storm = Storm(random.Random(seed), broken)
+    storm = Storm(random.Random(seed), broken, benchmarks)
     while sum(storm.by_phase.values()) < kills and not storm.failed_starts:
         storm.run(folder, kills - sum(storm.by_phase.values()))
     return storm.found()
@@ -320,13 +332,14 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--break", dest="broken", choices=BREAKS, default="")
+    parser.add_argument("--benchmarks", default=",".join(BENCHMARKS), help="taken in turn")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.work:
         return work(asked.work[0], asked.seed, asked.work[1], asked.broken)
     with tempfile.TemporaryDirectory() as folder:
-        found = crash(asked.kills, asked.seed, Path(folder), asked.broken)
+        found = crash(asked.kills, asked.seed, Path(folder), asked.broken, asked.benchmarks.split(","))
     print(json.dumps(found) if asked.json else "\n".join(f"{k:20s} {v}" for k, v in found.items()))
     sys.exit(red(found))
 

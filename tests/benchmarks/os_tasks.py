@@ -23,8 +23,8 @@ def main() -> None:
         if (tasks := bench.tasks(split))
     }
     unusable = {task: reason for task, reason in why.items() if reason}
-    told = {"machine": bench.system, **counts, "unusable": unusable}
-    told["seconds_per_task"] = round((time.perf_counter() - began) / len(why), 2)
+    seconds = round((time.perf_counter() - began) / len(why), 2)
+    told = {"machine": bench.system, **counts, "unusable": unusable, "seconds_per_task": seconds}
     if "--json" in sys.argv:
         print(json.dumps(told, indent=2, ensure_ascii=False))
         return

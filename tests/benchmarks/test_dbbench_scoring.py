@@ -27,6 +27,8 @@ from ecdysis_lab.benchmarks.agentbench.scoring import kind_of, official_hash, sa
         ("['a', 'b']", ["a", "b"], True),
         ("[(3,)]", ["3"], True),
         ("[north, south]", ["north", "south"], True),
+        ("['a, b', north,]", ["a b", "north"], True),  # not Python's; a quoted comma is text
+        ("[O'Brien, Smith]", ["OBrien Smith"], True),  # the quote is never closed
         (["'quoted'"], ["quoted"], True),
         (["3 wins"], ["3"], False),
         (["a"], ["a", "a"], True),

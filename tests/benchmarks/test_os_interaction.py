@@ -17,16 +17,10 @@ import pytest
 from hostile_scripts import NEVER, SCRIPTS
 
 from ecdysis_lab.benchmarks import load_benchmark
-from ecdysis_lab.benchmarks.agentbench import box, os_interaction
+from ecdysis_lab.benchmarks.agentbench import box, os_machine
 from ecdysis_lab.benchmarks.agentbench.data import PLACE
-from ecdysis_lab.benchmarks.agentbench.os_interaction import (
-    ANSWER,
-    BASH,
-    FINISH,
-    NUDGE,
-    ROUNDS,
-    OSInteraction,
-)
+from ecdysis_lab.benchmarks.agentbench.os_interaction import NUDGE, ROUNDS, OSInteraction
+from ecdysis_lab.benchmarks.agentbench.os_machine import ANSWER, BASH, FINISH
 from ecdysis_lab.cli import doctor
 from ecdysis_lab.harness import load_harness
 from ecdysis_lab.harness.rollout import Setup, run_trial
@@ -280,7 +274,7 @@ def test_a_hostile_script_is_contained_and_its_trial_scored(
     secret = tmp_path / "secret"
     secret.write_text("HOST-SECRET")
     monkeypatch.setenv("HOST_TOKEN", "HOST-SECRET")
-    monkeypatch.setattr(os_interaction, "SCRIPT_SECONDS", 10.0 if "memory" in name else 1.0)
+    monkeypatch.setattr(os_machine, "SCRIPT_SECONDS", 10.0 if "memory" in name else 1.0)
     passwd = Path("/etc/passwd").read_bytes()
     canary = subprocess.Popen(["sleep", "60"])
     with socket.create_server(("127.0.0.1", 0)) as server:

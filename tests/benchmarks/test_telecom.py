@@ -73,7 +73,7 @@ def test_an_environment_starts_in_the_state_of_its_task(bench: Tau2) -> None:
     assert environment.read("get_data_usage", line) != before
     assert bench.environment(refuel.id).read("get_data_usage", line) == before
     left = run_trial(SETUP, refuel, load_harness("empty").path, 0)
-    found = replay(left, load_harness("empty"), bench)
+    found = replay(left, load_harness("empty"), load_benchmark(NAME))
     assert found.differences == () and found.calls == len(bench.oracle(refuel.id).calls)
 
 

@@ -16,7 +16,10 @@ pytestmark = pytest.mark.slow
 
 def storm(*options: str) -> tuple[int, dict[str, Any]]:
     left = subprocess.run(
-        [sys.executable, str(SCRIPT), "--json", *options], capture_output=True, text=True, timeout=600
+        [sys.executable, str(SCRIPT), "--json", *options],
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
     assert left.stdout, left.stderr
     return left.returncode, json.loads(left.stdout)

@@ -97,6 +97,10 @@ NOTHING = {
     "changes is null": (json.dumps(answer() | {"changes": None}), "changes: "),
     "changes is an object": (json.dumps(answer() | {"changes": change()}), "changes: "),
     "no change": (json.dumps(answer() | {"changes": []}), "it asks for no change"),
+    "no change, and why": (
+        json.dumps(answer() | {"changes": [], "rejected": ["P2: seen on one task only"]}),
+        "it asks for no change, for: P2: seen on one task only",
+    ),
     "unknown layer": (json.dumps(answer(change(layer="prompt"))), "layer: Input should be 'contract'"),
     "layer is a number": (json.dumps(answer(change(layer=3))), "layer: "),
     "file of another layer": (json.dumps(answer(change(file="actions.py"))), "is not the file of layer contract"),

@@ -285,7 +285,7 @@ def test_a_reader_knows_no_order_of_gates(tmp_path: Path) -> None:
 
 def test_the_decision_in_one_sentence(real: Any) -> None:
     assert decision_line(real[0], "ecdysis", 1) == (
-        "ACCEPTED by improvement: training score rises from 3 to 5 of 8. Training score 3 → 5, gained 2; "
+        "ACCEPTED, last gate improvement: training score rises from 3 to 5 of 8. Training score 3 → 5, gained 2; "
         "editor calls 1."
     )
     with pytest.raises(LabError, match="no round 9 of arm 'ecdysis'; it has ecdysis-1"):

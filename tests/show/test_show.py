@@ -122,7 +122,7 @@ def test_the_text_says_the_same_within_a_terminal(shown: Lab, capsys: pytest.Cap
     text = show(shown, capsys, str(shown.run.folder))
     for part in (
         "ecdysis, round 1",
-        "ACCEPTED by improvement: training score rises",
+        "ACCEPTED, last gate improvement: training score rises",
         "patterns:",
         "proposed:",
     ):

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 Kind = Literal["SELECT", "INSERT", "UPDATE"]
 TOLERANCE = 0.01
-GROUP_CONCAT_LIMIT = (
-    1024  # MySQL's default for the hashes of a table in one text; what lies beyond is not hashed
-)
+GROUP_CONCAT_LIMIT = 1024  # MySQL's default for the hashes of a table; what lies beyond is not hashed
+_PARTS = re.compile(r"""(?:[^,'"]|['"][^'"]*(?:['"]|$))+""")  # a comma between quotes divides nothing
 _ZERO = {"", "none", "null", "undefined", "nan", "inf", "infinity", "-inf", "-infinity"}
 
 
@@ -75,7 +75,8 @@ def _read(text: str) -> Any:
     try:
         return ast.literal_eval(text)
     except (SyntaxError, ValueError, MemoryError, RecursionError):  # not quoted: as it would be split by eye
-        return [part.strip() for part in text[1:-1].split(",")]
+        parts = (re.sub("['\"]", "", part) for part in _PARTS.findall(text[1:-1]))
+        return [part for part in parts if part]
 
 
 def _normal(value: Any) -> str:

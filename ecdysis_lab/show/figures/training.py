@@ -126,7 +126,9 @@ def _axes(fig: go.Figure, frame: pd.DataFrame, lines: int) -> None:
     reach = max(1.0, float(frame[["gained", "lost"]].astype(float).max().max()))
     flips = {"range": [-1.5 * reach, 1.5 * reach], "zeroline": True, "zerolinecolor": SOFT, "nticks": 5}
     for upper in range(1, 2 * lines, 2):
-        whole = {"dtick": 1} if high - low + 2 * room < FEW_TICKS else {}  # sums of trials have no halves
+        whole: dict[str, Any] = (
+            {"dtick": 1} if high - low + 2 * room < FEW_TICKS else {}
+        )  # sums of trials have no halves
         fig.update_yaxes(axis(range=[low - room, high + room], **whole), row=upper)
         fig.update_yaxes(axis() | flips, row=upper + 1)
         fig.update_yaxes(title={"text": "training score<br>(sum over trials)"}, row=upper, col=1)
