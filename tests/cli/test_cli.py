@@ -107,7 +107,7 @@ def test_a_mistake_in_a_process_of_its_own() -> None:
     assert (process.returncode, out) == (2, "")
     assert (
         err
-        == "ecdysis-lab: benchmark: unknown 'hotel'; choose one of tau2/airline, tau2/retail, tau2/telecom, agentbench/dbbench or give module:factory\n"
+        == "ecdysis-lab: benchmark: unknown 'hotel'; choose one of tau2/airline, tau2/retail, tau2/telecom, agentbench/dbbench, agentbench/os or give module:factory\n"
     )
 
 

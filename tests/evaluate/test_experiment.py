@@ -372,7 +372,7 @@ def test_parts_that_exist_pass() -> None:
     [
         (
             {"benchmark": "hotel"},
-            "benchmark: unknown 'hotel'; choose one of tau2/airline, tau2/retail, tau2/telecom, agentbench/dbbench or",
+            "benchmark: unknown 'hotel'; choose one of tau2/airline, tau2/retail, tau2/telecom, agentbench/dbbench, agentbench/os or",
         ),
         (
             {"arms": "foo"},

@@ -110,10 +110,10 @@ def _close(database: Database) -> None:
 def told(answer: Answer) -> tuple[str, bool]:
     """What the agent reads of an answer, and whether it is an error."""
     if answer.error:
-        return _short(f"Error: {answer.error}"), True
+        return shortened(f"Error: {answer.error}"), True
     rows = ", ".join(f"({', '.join(map(_shown, row))}{',' if len(row) == 1 else ''})" for row in answer.rows)
     more = ", … [more rows were left out]" if answer.cut else ""
-    return _short(f"[{rows}{more}]"), False
+    return shortened(f"[{rows}{more}]"), False
 
 
 def plain(value: Value) -> Any:
@@ -129,5 +129,6 @@ def _shown(value: Value) -> str:
     return str(value) if isinstance(value, Decimal) else repr(plain(value))
 
 
-def _short(text: str) -> str:
+def shortened(text: str) -> str:
+    """The text as far as an agent reads it."""
     return text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + CUT

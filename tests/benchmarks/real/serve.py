@@ -26,6 +26,11 @@ STOPS = ["<|im_end|>", "<|endoftext|>"]
 MAX_TOKENS = 256  # of an answer, where a request names no limit: one statement or one commit is far shorter
 
 
+def written(value: Any, indent: int | None = None) -> str:
+    """JSON as the templates of models mean it, with keys in the order in which the models have learnt them."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
 class TooLong(Exception):
     """The prompt leaves no room for an answer."""
 
@@ -39,6 +44,7 @@ class Model:
             str(path), n_ctx=context, n_threads=threads, n_threads_batch=threads, verbose=False
         )
         layout = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
+        layout.filters["tojson"] = written  # jinja's own sorts the keys and escapes <, >, & and '
         self.template = layout.from_string(self.llama.metadata["tokenizer.chat_template"])
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
