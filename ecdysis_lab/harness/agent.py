@@ -33,6 +33,7 @@ T = TypeVar("T")
 MAX_REFUSALS_IN_A_ROW = 3
 MAX_REFUSALS_PER_TURN = 9
 MAX_MALFORMED = 3
+MOST_SHOWN = 4000  # characters of a malformed answer that the model reads again
 MALFORMED_NOTE = "[system] another call of the same message was malformed: "
 GREETED, GREETING_ENDS = "(You opened the conversation with: ", ")\n\n"
 
@@ -196,18 +197,15 @@ class HarnessedAgent:
         malformed = refused = 0
         while True:
             answer = self._ask()
-            if answer.malformed and not answer.calls:
-                malformed += 1
-                if malformed > MAX_MALFORMED:
-                    why = f"{self.model} gave no valid tool call in {malformed} attempts"
-                    raise self._outcome(ContentError(why, "malformed"))
-                self._reject_malformed(answer)
-                continue
-            message = Message("assistant", answer.text, self._with_ids(answer.calls))
+            message = Message("assistant", self._said(answer), self._with_ids(answer.calls))
             message, verdicts = self._judged(message)
+            if answer.malformed and not message.calls:
+                malformed += 1
+                self._send_back(answer, message, verdicts, malformed)
+                continue
             if not any(isinstance(v, Refuse) for v in verdicts):
                 sent = self._let_through(message, verdicts)
-                if answer.malformed:  # it loses only itself: told beside the result of the last good call
+                if answer.malformed and answer.calls:  # it loses only itself: told beside the last good result
                     last = sent.calls[-1].id
                     told = [self._rewritten.get(last, ""), MALFORMED_NOTE + self._malformed(answer)]
                     self._rewritten[last] = "\n".join(text for text in told if text)
@@ -219,6 +217,19 @@ class HarnessedAgent:
                 )
                 return self._let_through(message, [Allow() for _ in verdicts])
             self._refuse(message, verdicts)
+
+    def _send_back(
+        self, answer: Completion, message: Message, verdicts: Sequence[Verdict], times: int
+    ) -> None:
+        """Nothing but malformed calls, which the harness did not realize: told by its rule, or by ours."""
+        if times > MAX_MALFORMED:
+            why = f"{self.model} gave no valid tool call in {times} attempts"
+            raise self._outcome(ContentError(why, "malformed"))
+        if any(isinstance(v, Refuse) for v in verdicts):
+            self._refuse(message, verdicts)
+            return
+        self._see_unsent(message)
+        self.context.append(Message("user", f"[system] {self._malformed(answer)}"))
 
     def _ask(self) -> Completion:
         messages, tools = self.prompt()
@@ -320,11 +331,14 @@ class HarnessedAgent:
         """Into the model's context only: the harness view and the environment keep what really happened."""
         self.context.append(message)
 
-    def _reject_malformed(self, answer: Completion) -> None:
+    @staticmethod
+    def _said(answer: Completion) -> str | None:
+        """The text of an answer; one that holds malformed calls alone is shown with the first of them."""
+        if not answer.malformed or answer.calls:
+            return answer.text
         name, raw = answer.malformed[0]
-        shown = f"{name}({raw[:400]})"
-        self._see_unsent(Message("assistant", f"{answer.text or ''}\n{shown}".strip()))
-        self.context.append(Message("user", f"[system] {self._malformed(answer)}"))
+        written = "" if answer.finish == "salvaged" else f"{name}({raw[:400]})"  # else it is in the text
+        return f"{answer.text or ''}\n{written}".strip()[:MOST_SHOWN]
 
     def _malformed(self, answer: Completion) -> str:
         """What was wrong with the calls that were not executed."""

@@ -135,7 +135,9 @@ class _Walk:
             self.agent.host.add_message("user", said)
         elif message.role == "assistant":
             answers = [m.content or "" for m in context[step + 1 : step + 1 + max(1, len(message.calls))]]
-            if not any(a.startswith("[system]") for a in answers):  # malformed calls were judged by no hook
+            if any(a.startswith("[system]") for a in answers):
+                self._judge_malformed(step, message)
+            else:
                 self._judge(step, message, answers)
         elif message.role == "tool" and not (message.content or "").startswith(REFUSED):
             self._observe(message)
@@ -162,6 +164,13 @@ class _Walk:
                 self._compare_reply(step, verdict, message.content or "")
         if not message.calls and message.content:
             self.agent.host.add_message("assistant", self.sent.get(step, message.content))
+
+    def _judge_malformed(self, step: int, message: Message) -> None:
+        """An answer that was sent back as a malformed call: nothing legal is lost where the candidate stops it, too."""
+        for verdict in self.agent._judge(message):
+            if isinstance(verdict, Refuse | Realize):
+                self.acts.append((step, "on_reply", str(verdict)))
+                self.same = False
 
     def _verdicts(self, step: int, message: Message) -> list[Verdict]:
         """Of a recorded message; a text that was realized is judged as a text first, and must mean the same calls."""

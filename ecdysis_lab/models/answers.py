@@ -56,8 +56,8 @@ def read(response: Any, request: dict[str, Any], usage: Usage) -> Completion:
     if not calls and not malformed and request.get("tools"):
         found = salvage(text, _tools(request), turn)
         calls, malformed = found.calls, found.malformed
-        if found:
-            finish, text = "salvaged", found.rest
+        if found:  # malformed calls alone: its own words stay whole, so that it reads what it wrote
+            finish, text = "salvaged", found.rest if calls else text
     malformed += [(call.name, "too many calls in one message") for call in calls[MOST_CALLS:]][:1]
     if not (text or calls or malformed) and native in _BROKEN_CALL:
         malformed = [("", "")]

@@ -469,6 +469,35 @@ def test_malformed_arguments_are_explained(stage: Make) -> None:
     )
 
 
+def test_a_malformed_call_in_a_text_comes_back_as_it_was_written(stage: Make) -> None:
+    written = "<tool_call>\n{\"name\": \"cancel_order\"\n</tool_call>"
+    it = stage([replace(garbled(), text=written, finish="salvaged"), ask(CANCEL), say("Done.")])
+    it.user("Cancel it.")
+    assert it.seen[1][0][-2] == {"role": "assistant", "content": written}
+
+
+REALIZING = """
+from ecdysis_lab.hooks import Call, Realize, Refuse
+
+def on_reply(text, view):
+    if text == "cancel_order({id: 1})":
+        meant = Realize((Call("cancel_order", {"id": "#W1"}),), "meant")
+        return meant if PLAIN else Refuse("Quote keys.", "Send it again.", "keys")
+"""
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_malformed_call_is_a_reply_that_the_harness_may_realize_or_send_back(stage: Make, plain: bool) -> None:
+    it = stage([garbled(), ask(CANCEL), say("Done.")], regulation=REALIZING.replace("PLAIN", str(plain)))
+    it.user("Cancel it.")
+    first = it.agent.interventions[0]
+    assert (first.action, first.hook, first.rule) == (
+        ("realize", "on_reply", "meant") if plain else ("refuse", "on_reply", "keys")
+    )
+    told = it.seen[1][0][-1]["content"]
+    assert ("Quote keys." in told) is not plain and "[system]" not in told
+
+
 def test_malformed_arguments_beyond_the_limit_are_the_models_end(stage: Make) -> None:
     it = stage([garbled()])
     with pytest.raises(

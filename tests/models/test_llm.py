@@ -390,9 +390,10 @@ def test_other_text_stays_text(said: str) -> None:
 
 def test_a_broken_call_in_a_tag_is_malformed() -> None:
     broken = '{"name": "get_order", "arguments": {"id": "#W1}'
-    with OpenAIServer([text(f"<tool_call>\n{broken}\n</tool_call>")]) as server:
+    said = f"<tool_call>\n{broken}\n</tool_call>"
+    with OpenAIServer([text(said)]) as server:
         got = ask(server)
-    assert (got.text, got.calls, got.malformed) == (None, (), (("get_order", broken),))
+    assert (got.text, got.calls, got.malformed) == (said, (), (("get_order", broken),))
 
 
 def test_without_tools_a_call_stays_text() -> None:
