@@ -1,11 +1,12 @@
-"""A small real model behind the OpenAI chat protocol, on CPU: what the REAL results of this project were made with.
+"""Small real models behind the OpenAI chat protocol, on CPU: what the REAL results of this project were made with.
 
     pip install llama-cpp-python
-    python tests/benchmarks/real/serve.py FOLDER/qwen-1.5b.gguf [--port 8123] [--context 8192] [--threads 2]
+    python tests/benchmarks/real/serve.py FOLDER/qwen-1.5b.gguf [more.gguf] [--port 8123] [--context 8192] [--threads 2]
 
 The conversation is laid out by the model's own chat template, tools included; the text that the model writes comes
 back as it is, calls too: the lab reads them as it reads them from any server without a parser. One request at a time.
-The longest prefix that a request shares with the last one is not computed again.
+A model is asked for by its file's name; the longest prefix that a request shares with that model's last one is not
+computed again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import jinja2
 from llama_cpp import Llama
 
 STOPS = ["<|im_end|>", "<|endoftext|>"]
+ALONE = threading.Lock()  # two at a time on the same cores would both be slower
 MAX_TOKENS = 256  # of an answer, where a request names no limit: one statement or one commit is far shorter
 
 
@@ -39,7 +41,7 @@ class Model:
     """One model in memory."""
 
     def __init__(self, path: Path, context: int, threads: int) -> None:
-        self.name, self.context, self.lock = path.stem, context, threading.Lock()
+        self.name, self.context = path.stem, context
         self.llama = Llama(
             str(path), n_ctx=context, n_threads=threads, n_threads_batch=threads, verbose=False
         )
@@ -64,7 +66,7 @@ class Model:
                 f"This model's maximum context length is {self.context} tokens, the prompt has {len(tokens)}"
             )
         most = asked.get("max_completion_tokens") or asked.get("max_tokens") or MAX_TOKENS
-        with self.lock:
+        with ALONE:
             made = self.llama(tokens, max_tokens=min(most, room), stop=STOPS, seed=asked.get("seed") or 0,
                               temperature=asked.get("temperature") or 0.0)  # fmt: skip
         choice = made["choices"][0]
@@ -99,22 +101,25 @@ def plain(message: dict[str, Any]) -> dict[str, Any]:
     return {**message, "content": content or "", **({"tool_calls": calls} if calls else {})}
 
 
-def handler(model: Model) -> type[BaseHTTPRequestHandler]:
-    """Requests for one model."""
+def handler(models: dict[str, Model]) -> type[BaseHTTPRequestHandler]:
+    """Requests for any of the models."""
 
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, *_: Any) -> None:
             pass
 
         def do_GET(self) -> None:
-            self._send(200, {"object": "list", "data": [{"id": model.name, "object": "model"}]})
+            self._send(200, {"object": "list", "data": [{"id": name, "object": "model"} for name in models]})
 
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             if asked.get("stream"):
                 return self._send(400, {"error": {"message": "this server does not stream"}})
+            if asked.get("model") not in models:
+                message = f"no model {asked.get('model')!r}; there are {', '.join(models)}"
+                return self._send(404, {"error": {"message": message, "code": "model_not_found"}})
             try:
-                self._send(200, model.answer(asked))
+                self._send(200, models[asked["model"]].answer(asked))
             except TooLong as why:
                 self._send(400, {"error": {"message": str(why), "code": "context_length_exceeded"}})
 
@@ -133,14 +138,14 @@ def handler(model: Model) -> type[BaseHTTPRequestHandler]:
 def main() -> None:
     """Serve until interrupted."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", type=Path)
+    parser.add_argument("models", type=Path, nargs="+")
     parser.add_argument("--port", type=int, default=8123)
     parser.add_argument("--context", type=int, default=8192)
     parser.add_argument("--threads", type=int, default=2)
     asked = parser.parse_args()
-    model = Model(asked.model, asked.context, asked.threads)
-    server = ThreadingHTTPServer(("127.0.0.1", asked.port), handler(model))
-    print(f"{model.name} at http://127.0.0.1:{asked.port}/v1", flush=True)
+    models = {path.stem: Model(path, asked.context, asked.threads) for path in asked.models}
+    server = ThreadingHTTPServer(("127.0.0.1", asked.port), handler(models))
+    print(f"{', '.join(models)} at http://127.0.0.1:{asked.port}/v1", flush=True)
     server.serve_forever()
 
 
