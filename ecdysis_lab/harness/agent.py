@@ -205,7 +205,7 @@ class HarnessedAgent:
                 continue
             if not any(isinstance(v, Refuse) for v in verdicts):
                 sent = self._let_through(message, verdicts)
-                if answer.malformed and answer.calls:  # it loses only itself: told beside the last good result
+                if answer.malformed and answer.calls:  # they lose only themselves
                     last = sent.calls[-1].id
                     told = [self._rewritten.get(last, ""), MALFORMED_NOTE + self._malformed(answer)]
                     self._rewritten[last] = "\n".join(text for text in told if text)
@@ -346,11 +346,12 @@ class HarnessedAgent:
         so = f"so {'it was not' if answer.calls else 'nothing was'} executed."
         wrong = []
         for name in dict.fromkeys(name for name, _ in answer.malformed):
-            if name and name not in known:
+            if not name:
+                wrong.append(f"no name with arguments as one JSON object came, {so} Call a tool by its name.")
+            elif name not in known:
                 wrong.append(f"there is no tool {name}, {so} Call one that there is.")
             else:
-                what = f"the arguments of {name} are" if name else "a tool call is"
-                wrong.append(f"{what} not one JSON object, {so} Call it again.")
+                wrong.append(f"the arguments of {name} are not one JSON object, {so} Call it again.")
         return " ".join(wrong)
 
     def _let_through(self, message: Message, verdicts: Sequence[Verdict]) -> Message:

@@ -88,10 +88,8 @@ def salvage(text: str, tools: Tools, turn: int = 0) -> Salvaged:
     found = Salvaged(_NOISE.sub("", rest).strip())
     for block in blocks:
         for name, arguments, raw in read_block(block, tools):
-            if _is_schema(
-                arguments, tools.get(name, {})
-            ):  # the list of tools, said back: no call beside a text
-                found.malformed += [] if found.rest else [(name, raw)]
+            if _is_schema(arguments, tools.get(name, {})):  # the list of tools, said back: a call of none
+                found.malformed += [] if found.rest else [("", raw)]
             elif name in tools and arguments is not None:
                 found.calls.append(Call(name, arguments, call_id(turn, len(found.calls), name, raw)))
             else:

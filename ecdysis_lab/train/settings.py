@@ -198,8 +198,9 @@ class Settings(BaseModel):
 
     @property
     def simulated(self) -> bool:
-        """Whether any model is simulated."""
-        return any(m.startswith("sim/") for m in (*self.models, self.user_model, self.review_model))
+        """Whether any model that plays is simulated; the user's counts where the benchmark has one."""
+        user = self.user_model if load_benchmark(self.benchmark).user == "model" else ""
+        return any(m.startswith("sim/") for m in (*self.models, user, self.review_model))
 
     @property
     def run_id(self) -> str:

@@ -460,3 +460,10 @@ def test_a_new_arm_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "#123456" in page and ">toy</td>" in page
     with pytest.raises(LabError, match="ecdysis-random-quarter, toy"):
         configure(arms="foo")
+
+
+def test_a_user_that_does_not_play_makes_nothing_simulated() -> None:
+    real = {"model": "openai/x", "test_models": "openai/x", "review_model": "hand"}
+    assert not configure(benchmark="agentbench/dbbench", **real).simulated
+    assert configure(benchmark="tau2/airline", **real).simulated, "the user is sim/user"
+    assert configure(benchmark="agentbench/dbbench", **{**real, "review_model": "sim/reviewer"}).simulated

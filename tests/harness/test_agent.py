@@ -470,7 +470,7 @@ def test_malformed_arguments_are_explained(stage: Make) -> None:
 
 
 def test_a_malformed_call_in_a_text_comes_back_as_it_was_written(stage: Make) -> None:
-    written = "<tool_call>\n{\"name\": \"cancel_order\"\n</tool_call>"
+    written = '<tool_call>\n{"name": "cancel_order"\n</tool_call>'
     it = stage([replace(garbled(), text=written, finish="salvaged"), ask(CANCEL), say("Done.")])
     it.user("Cancel it.")
     assert it.seen[1][0][-2] == {"role": "assistant", "content": written}
@@ -487,7 +487,9 @@ def on_reply(text, view):
 
 
 @pytest.mark.parametrize("plain", [True, False])
-def test_a_malformed_call_is_a_reply_that_the_harness_may_realize_or_send_back(stage: Make, plain: bool) -> None:
+def test_a_malformed_call_is_a_reply_that_the_harness_may_realize_or_send_back(
+    stage: Make, plain: bool
+) -> None:
     it = stage([garbled(), ask(CANCEL), say("Done.")], regulation=REALIZING.replace("PLAIN", str(plain)))
     it.user("Cancel it.")
     first = it.agent.interventions[0]
