@@ -2,6 +2,10 @@
 
 from ecdysis_lab.hooks import anycase, fitting
 
+FORM = (
+    'First line of every reply: the call itself, {"name": "execute_sql", "arguments": {"query": '
+    '"SELECT `Home team` FROM `Team results`"}}; never the list of tools.'
+)
 PROCEDURES = (
     (
         anycase(
@@ -21,5 +25,5 @@ PROCEDURES = (
 
 
 def brief(opening: str, policy: str) -> str:
-    """The procedures that fit the task."""
-    return "\n".join(fitting(opening, PROCEDURES))
+    """How a call looks, which small models get wrong, and the procedures that fit the task."""
+    return "\n".join([FORM, *fitting(opening, PROCEDURES)])
