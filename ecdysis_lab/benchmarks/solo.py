@@ -48,18 +48,19 @@ def run_solo(
     environment = benchmark.environment(task.id)
     messages = [Message("user", task.scenario)]
     try:
-        agent.start(environment)
-        why = _play(environment, messages, agent, limits, nudge, ended)
-    except ContentError:
-        why = "agent_error"
+        try:
+            agent.start(environment)
+            why = _play(environment, messages, agent, limits, nudge, ended)
+        except ContentError:
+            why = "agent_error"
+        value, checks = score(environment, messages)
     except TransientError as failed:
-        leave(environment)
         seconds = time.perf_counter() - began
         return Trajectory(
             trial, "infra_error", None, "infra_error", {}, (), seconds=seconds, error=str(failed)
         )
-    value, checks = score(environment, messages)
-    leave(environment)
+    finally:
+        leave(environment)
     seconds = time.perf_counter() - began
     return Trajectory(trial, "scored", value, why, checks, tuple(messages), seconds=seconds)
 

@@ -1,10 +1,13 @@
-"""What a hostile agent runs on its machine: name -> (script, what must not stand in the answer).
+"""What a hostile agent runs on its machine, by name, and what must never stand in an answer.
 
 ``{secret}`` is a file of the host that holds ``HOST-SECRET``, ``{pid}`` a process of the host, ``{port}`` a server of
 the host, ``{mark}`` a name that must not appear on the host, ``{home}`` the home of the host's user.
 """
 
-TRACE = "import ctypes; c = ctypes.CDLL(None); print([c.ptrace(16, p, 0, 0) for p in (1, {pid})])"
+TRACE = (
+    "import ctypes; c = ctypes.CDLL(None); "
+    "print(['OPEN' + 'ED' for p in (1, {pid}) if c.ptrace(16, p, 0, 0) == 0])"
+)
 SCRIPTS: dict[str, str] = {
     "fork bomb": ":(){{ :|:& }}; :",
     "fork bomb that ignores signals": "trap '' TERM INT HUP; while :; do (trap '' TERM; sleep 100) & done",
@@ -17,7 +20,8 @@ SCRIPTS: dict[str, str] = {
     "endless loop": "while :; do :; done",
     "endless output": "yes HOST",
     "kill all": "kill -9 -1; kill -9 {pid}",
-    "by process 1": "cat /proc/1/root{secret}; ls /proc/1/root /proc/1/cwd/; cat /proc/1/environ; echo > /proc/1/mem",
+    "by process 1": "cat /proc/1/root{secret}; ls /proc/1/root/ && echo OPENED; cat /proc/1/environ && echo OPENED; "
+    "echo > /proc/1/mem && echo OPENED",
     "mount": "mkdir /tmp/m; mount -t proc proc /tmp/m; mount --bind / /tmp/m; umount /usr; mknod /tmp/d b 254 0; cat /tmp/d",
     "network": 'exec 5<>/dev/tcp/127.0.0.1/{port} && echo CONNECTED; python3 -c "import socket; '
     "socket.create_connection(('127.0.0.1', {port})); print('CONNECTED')\"",
@@ -34,6 +38,7 @@ SCRIPTS: dict[str, str] = {
     "settings of the kernel": "for f in /proc/sys/kernel/hostname /proc/sys/vm/drop_caches /proc/sysrq-trigger; do "
     "echo 1 > $f && echo CHANGED; done",
     "binary garbage": "head -c 3000 /dev/urandom; printf '\\0\\033]0;x\\007\\377'",
+    "end of process 1": "kill -INT 1; kill -TERM 1; kill -HUP 1; kill -QUIT 1; sleep 0.3; echo still",
     "end of the shell": "exec 1>&- 2>&-; exit 3",
 }
 NEVER = ("HOST-SECRET", "CONNECTED", "MOUNTED", "CHANGED", "OPENED", "root:$", "root:*")

@@ -146,6 +146,10 @@ def test_without_a_clone_one_sentence_says_what_is_needed(tmp_path: Path, monkey
         ({"evaluation": {}}, "evaluation: must hold match or check"),
         ({"evaluation": {"check": [None]}}, "evaluation.example: is missing"),
         ({"evaluation": {"match": {}, "check": []}}, "evaluation.match: must hold answer or regex"),
+        ({"evaluation": {"match": 5}}, "evaluation.match: must hold answer or regex"),
+        ({"evaluation": {"match": {"answer": 3, "regex": "3"}}}, "evaluation.match.answer: must be a text"),
+        ({"evaluation": {"match": {"regex": "("}}}, "evaluation.match.regex: "),
+        ({"create": {"init": {"code": None}}}, "create.init.code: must be a text"),
         ({"create": {"init": {"file": "../../../x"}}}, "create.init.file: .* lies outside"),
         (
             {"create": {"init": {"code": "x", "language": "c"}}},
@@ -238,6 +242,34 @@ def test_gold_that_does_not_reach_its_check_is_told_with_the_reason(tmp_path: Pa
     assert not made.clean("dev-001-dev-00000")
 
 
+@machines
+def test_a_world_that_cannot_be_made_is_told_even_where_the_gold_passes(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    broken = TASKS[0] | {
+        "create": {"init": {"code": "mkdir ~/things; touch ~/things/{a,b,c}; no_such_program"}}
+    }
+    monkeypatch.setenv(PLACE, str(clone(tmp_path, "os_interaction", [broken])))
+    why = OSInteraction().why_unusable("dev-001-dev-00000")
+    assert why.startswith("a script that makes its world fails here:") and "no_such_program" in why
+
+
+@machines
+def test_a_machine_that_is_no_more_is_no_fault_of_the_agents(bench: OSInteraction, monkeypatch: Any) -> None:
+    alone = box.Box.alone
+    monkeypatch.setattr(box.Box, "alone", lambda self, *a: self.close() or alone(self, *a))
+    left = play(bench, 0, said(ANSWER, answer="3"))
+    assert (left.status, left.score) == ("infra_error", None) and box.GONE in left.error
+
+
+@machines
+def test_without_a_closed_folder_on_the_host_a_machine_starts(monkeypatch: Any) -> None:
+    monkeypatch.setattr(box, "_closed_folders", lambda: "")
+    made = box.Box()
+    assert made.alone(["echo", "up"], 5).output == "up\n"
+    made.close()
+
+
 def test_where_no_machine_can_be_started_one_sentence_says_why(
     bench: OSInteraction, monkeypatch: Any
 ) -> None:
@@ -291,7 +323,8 @@ def test_a_hostile_script_is_contained_and_its_trial_scored(
     assert not [word for word in NEVER if word in "\n".join(told)]
     assert all(len(text) < 1000 for text in told)
     assert not [c for c in "".join(told) if c not in "\t\n" and unicodedata.category(c) == "Cc"]
-    assert canary.poll() is None, "a process of the host was hit"
+    state = Path(f"/proc/{canary.pid}/stat").read_text().rpartition(")")[2].split()[0]
+    assert canary.poll() is None and state == "S", "a process of the host was hit"
     canary.kill()
     canary.wait()
     assert secret.read_text() == "HOST-SECRET" and Path("/etc/passwd").read_bytes() == passwd
@@ -303,6 +336,8 @@ def test_a_hostile_script_is_contained_and_its_trial_scored(
         "by process 1",
         "mount",
         "network",
+        "trace",
+        "end of process 1",
         "binary garbage",
         "daemon",
     )

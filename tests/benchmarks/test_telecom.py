@@ -167,6 +167,16 @@ def test_a_charge_opens_the_same_bill_whenever_it_is_repeated() -> None:
     assert len(json.loads(bills[0])) == 3
 
 
+def test_two_new_bills_of_a_customer_are_two() -> None:
+    kit = fresh_environment("telecom").tools
+    customer = kit.get_customer_by_id("C1002")
+    for _ in range(2):
+        kit._apply_one_time_charge("C1002", 1.0, "again")
+        bill = kit._get_bill_by_id(customer.bill_ids[-1])
+        bill.status = type(bill.status).PAID
+    assert len(set(customer.bill_ids)) == len(customer.bill_ids) == 4
+
+
 # -- whose acts ----------------------------------------------------------------------------------------------------
 
 
@@ -296,8 +306,9 @@ def test_a_model_that_plays_the_user_has_his_tools(scripted: Scripted) -> None:
     assert left.usage["user"].calls == 4 and steps(left.messages) == []
 
 
-def test_a_call_that_cannot_be_read_is_the_users_fault(scripted: Scripted) -> None:
-    scripted(agent=[], user=[says(None, broken=True)])
+@pytest.mark.parametrize("said", [None, "Done, I switched it on."])
+def test_a_call_that_cannot_be_read_is_the_users_fault(scripted: Scripted, said: str | None) -> None:
+    scripted(agent=[], user=[says(said, broken=True)])
     left = run_trial(Setup(NAME, "openai/x", "openai/y"), with_act("make_payment"), EMPTY, 0)
     assert (left.status, left.score) == ("user_fault", None)
 

@@ -10,7 +10,8 @@ The user is root inside, and on the host the one who runs the lab, or ``nobody``
 stays unread, and the kernel limits the number of processes of everybody but root. Folders that this user may not read
 are not there. So tasks that need a second user, or to change files that packages own, cannot be done here.
 
-Not covered: weaknesses of the kernel. What everybody may read in the host's /usr, /etc and /var an agent may read, too.
+Not covered: weaknesses of the kernel; buffers of sockets, which no limit counts (some 200 KB a socket). What
+everybody may read in the host's /usr, /etc and /var an agent may read, too.
 """
 
 from __future__ import annotations
@@ -58,7 +59,10 @@ for name in usr etc var bin sbin lib lib32 lib64 libx32; do
     fi
 done
 cp /etc/passwd /etc/group ../up/etc/
-while read -r path; do mkdir -p "../up${{path%/*}}" && rm -rf "../up$path" && mknod "../up$path" c 0 0; done <<< "$2"
+while IFS= read -r path; do
+    [ -n "$path" ] || continue
+    mkdir -p "../up${{path%/*}}" && rm -rf "../up$path" && mknod "../up$path" c 0 0
+done <<< "$2"
 chmod 1777 ../up/var/tmp
 for name in *; do
     if [ -d ../work/$name ]; then

@@ -155,7 +155,8 @@ def _stop(why: str, before: set[int], pid: int) -> None:
 
 def _main() -> None:
     ctypes.CDLL(None).prctl(4, 0)  # not dumpable: no other process reads or traces this one
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    for number in (signal.SIGPIPE, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
     _send({"ready": True})
     buffer = b""
     while True:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,7 +118,7 @@ def _item(record: Any, name: str, split: str, scripts: Path) -> Item:
     init = create.get("init", []) if isinstance(create, dict) else []
     gold = rules.get("example", record.get("example"))
     match = rules.get("match", {})
-    match = {"answer": match} if isinstance(match, str) else match
+    match = _match(match) if "match" in rules else {}
     checks = () if "match" in rules else _several(rules["check"])
     start = _script(record["start"], scripts, "start").code if "start" in record else ""
     item = Item(
@@ -130,11 +131,23 @@ def _item(record: Any, name: str, split: str, scripts: Path) -> Item:
         tuple(part and _script(part, scripts, "evaluation.check") for part in checks),
         _script(gold, scripts, "example") if gold else None,
     )
-    if "match" in rules and not {"answer", "regex"} & set(match):
-        raise _Damaged("evaluation.match: must hold answer or regex")
     if None in item.check and item.gold is None:
         raise _Damaged("evaluation.example: is missing, and evaluation.check asks for it")
     return item
+
+
+def _match(match: Any) -> dict[str, Any]:
+    match = {"answer": match} if isinstance(match, str) else match
+    if not isinstance(match, dict) or not any(isinstance(match.get(key), str) for key in ("answer", "regex")):
+        raise _Damaged("evaluation.match: must hold answer or regex, a text")
+    if "answer" not in match:
+        try:
+            re.compile(match["regex"])
+        except re.error as why:
+            raise _Damaged(f"evaluation.match.regex: {why}") from None
+    elif not isinstance(match["answer"], str):
+        raise _Damaged("evaluation.match.answer: must be a text")
+    return match
 
 
 def _several(value: Any) -> tuple[Any, ...]:
@@ -150,7 +163,9 @@ def _script(value: Any, folder: Path, field: str) -> Script:
     if language not in LANGUAGES:
         raise _Damaged(f"{field}.language: unknown {language!r}; choose one of {', '.join(LANGUAGES)}")
     if "file" not in value:
-        return Script(language, str(value["code"]))
+        if not isinstance(value["code"], str):
+            raise _Damaged(f"{field}.code: must be a text")
+        return Script(language, value["code"])
     path = folder / str(value["file"])
     if not path.resolve().is_relative_to(folder.resolve()):
         raise _Damaged(f"{field}.file: {value['file']} lies outside of {folder}")

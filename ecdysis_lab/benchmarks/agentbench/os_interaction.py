@@ -3,8 +3,8 @@
 The rules are AgentBench's: eight rounds, output cut at 800 characters, one shell for all calls, thirty seconds a
 script, and only an answer or a finish ends a trial well. The answer must match, or AgentBench's own check scripts must
 pass on the machine as it was left. Ours: a machine is a bubblewrap box over the host's system instead of an Ubuntu
-container, random numbers of bash are the same in every trial of a task, and as in DBBench four replies in a row without
-a call end a trial.
+container, random numbers of bash are the same in every trial of a task, a reply may hold several calls and is one round
+all the same, and as in DBBench four replies in a row without a call end a trial.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class OSInteraction:
 
     def __init__(self) -> None:
         self.items, digest = read_items()
-        self.system = platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
+        self.system = _system()
         said = hashlib.sha256(f"{digest} {self.system}".encode()).hexdigest()[:12]
         self.version = f"bubblewrap on {self.system} {said}"
         self._played: dict[str, tuple[Oracle, str]] = {}
@@ -137,6 +137,13 @@ class OSInteraction:
         return self.items[task_id]
 
 
+def _system() -> str:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
+    except OSError:  # no such file: not Linux, or a bare one
+        return platform.system()
+
+
 def _gold_play(item: Item) -> tuple[Oracle, str]:
     """The oracle, and why it does not pass; empty where it does."""
     machine = Machine(item)
@@ -147,6 +154,8 @@ def _gold_play(item: Item) -> tuple[Oracle, str]:
         last = Call(ANSWER, {"answer": answer}) if asks else Call(FINISH, {})
         machine.call(last)
         why = "" if machine.passes() else _reason(item, ran)
+        if machine.unmade:
+            why = f"a script that makes its world fails here: {machine.unmade}"
     finally:
         machine.close()
     turns = (Call(BASH, {"script": item.gold.code}), last) if item.gold else (last,)

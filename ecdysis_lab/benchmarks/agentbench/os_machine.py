@@ -11,6 +11,7 @@ from ecdysis_lab.benchmarks.agentbench.box import Box, Ran
 from ecdysis_lab.benchmarks.agentbench.desk import given, shortened
 from ecdysis_lab.benchmarks.agentbench.os_data import Item, Script
 from ecdysis_lab.hooks import Call
+from ecdysis_lab.models import TransientError
 
 BASH, ANSWER, FINISH = "bash", "answer", "finish"
 SCRIPT_SECONDS = 30.0
@@ -39,11 +40,12 @@ class Machine:
     Attributes
     ----------
     over : ``ANSWER`` or ``FINISH`` once it was called. answer : what was handed in, None where nothing was.
+    unmade : what the first script failed with of those that make the task's world; empty where all of it was made.
     """
 
     def __init__(self, item: Item) -> None:
         self.item = item
-        self.over = ""
+        self.over = self.unmade = ""
         self.answer: str | None = None
         self._box: Box | None = None
 
@@ -54,14 +56,28 @@ class Machine:
         Raises
         ------
         LabError: no machine can be started here.
+        TransientError: it went down, or took too long, before the task's world was made.
         """
         if self._box is None:
             self._box = Box()
             for script in self.item.init:
-                self._box.alone(_same_luck(script, self.item.id).argv(), SCRIPT_SECONDS)
+                made = self._alive(self._box.alone(_same_luck(script, self.item.id).argv(), SCRIPT_SECONDS))
+                if made.ended:
+                    raise TransientError(
+                        f"agentbench/os: the world of {self.item.id} was not made ({made.ended})"
+                    )
+                if made.exit != 0 and not self.unmade:
+                    self.unmade = (made.output.strip().splitlines() or [f"exit code {made.exit}"])[-1][:100]
             if self.item.start:
-                self._box.shell(self.item.start, SCRIPT_SECONDS)
+                self._alive(self._box.shell(self.item.start, SCRIPT_SECONDS))
         return self._box
+
+    @staticmethod
+    def _alive(ran: Ran) -> Ran:
+        """What was left, unless by a machine that is no more: that is no act of the agent's."""
+        if ran.ended == "gone":
+            raise TransientError(f"agentbench/os: {ran.output}")
+        return ran
 
     def close(self) -> None:
         """Leave nothing behind; may be called again."""
@@ -93,7 +109,12 @@ class Machine:
         return None
 
     def passes(self) -> bool:
-        """Whether the answer matches, or every check script ends with 0; each is given what came before it."""
+        """Whether the answer matches, or every check script ends with 0; each is given what came before it.
+
+        Raises
+        ------
+        TransientError: the machine has gone down.
+        """
         match, said = self.item.match, self.answer
         if "answer" in match:
             strict = match.get("strip", True) is False
@@ -104,7 +125,7 @@ class Machine:
         for script in self.item.check:
             program = script or self.item.gold
             assert program is not None
-            ran = self.box.alone(program.argv(*given_on), SCRIPT_SECONDS)
+            ran = self._alive(self.box.alone(program.argv(*given_on), SCRIPT_SECONDS))
             if ran.exit != 0:
                 return False
             given_on.append(ran.output)

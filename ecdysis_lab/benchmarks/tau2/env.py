@@ -144,7 +144,8 @@ def _charged(toolkit: Any, charge: Callable[..., None], /, customer_id: str, *wh
     customer, before = toolkit.get_customer_by_id(customer_id), len(toolkit.db.bills)
     charge(customer_id, *what)
     for bill in toolkit.db.bills[before:]:
-        bill.bill_id = customer.bill_ids[-1] = f"B{hashlib.sha256(customer_id.encode()).hexdigest()[:8]}"
+        mark = hashlib.sha256(f"{customer_id} {len(customer.bill_ids)}".encode()).hexdigest()[:8]
+        bill.bill_id = customer.bill_ids[-1] = f"B{mark}"
 
 
 _stopped: dict[

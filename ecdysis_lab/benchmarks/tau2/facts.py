@@ -46,7 +46,7 @@ PHONE_FORMS: dict[str, re.Pattern[str]] = {
     **{kind: FORMS[kind] for kind in ("e-mail", "date", "amount")},
 }
 PHONE_FIELDS: dict[str, str] = {
-    **dict.fromkeys(("full_name", "name"), "person"),
+    "full_name": "person",
     **dict.fromkeys(("street", "address"), "address"),
     **dict.fromkeys(("total_due", "charge", "amount"), "amount"),
     "email": "e-mail",

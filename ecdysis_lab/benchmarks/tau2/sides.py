@@ -63,6 +63,8 @@ class MeteredUser(UserSimulator):  # type: ignore[misc]
                 raise UserFailed(f"the user model gave no usable message: {why}") from why
             raise
         self.spec.usage += answer.usage
+        if self.tools and answer.malformed:  # he would say that he did it
+            raise UserFailed("the user model wrote a call that cannot be read")
         if not answer.text and not (self.tools and answer.calls):
             raise UserFailed("the user model answered without text")
         return answer if self.tools else replace(answer, calls=())

@@ -9,12 +9,14 @@ rules = Rules()
 SQL, COMMIT = "execute_sql", "commit_final_answer"
 VERB = r"(?:select|insert|update|delete|show|describe|with)\b"
 FENCE = anycase(rf"(?:```(?:sql|mysql)?\s*\n?|<sql>\s*)({VERB}[\s\S]*?)\s*(?:```|</sql>|$)")
+INLINE = anycase(rf"`({VERB}\s[^`\n]*(?:`[^`\n]+`[^`\n]*)*?)`(?=[\s.,;:)]|$)")
 ALONE = anycase(rf"\s*({VERB}[^\n]*(?:\n[^\n]+)*)\s*")
 CALL = re.compile(r"\{+\s*\"name\"\s*:\s*\"(\w+)\".*\}", re.S)
 TAG = re.compile(rf"<{SQL}\s+query=([\"'])(.*?)\1\s*/?>", re.S)
 CHANGE = anycase(r"^\s*(insert|update|delete|replace)\b")
 HEADERS = re.compile(r"The name of this table is (.+?), and the headers of this table are (.+?)\.?\s*$", re.M)
-FORM = f'{SQL}(query="SELECT ..."), or {COMMIT}(answers=["..."]) once you know'
+HAND_IN = f'{{"name": "{COMMIT}", "arguments": {{"answers": ["..."]}}}}'
+FORM = f'{{"name": "{SQL}", "arguments": {{"query": "SELECT ..."}}}}, or {HAND_IN} once you know'
 
 
 @rules.realize("call_in_text")
@@ -43,15 +45,15 @@ def tag_in_text(text: str, view: View) -> Call | None:
 
 @rules.realize("statement_in_text")
 def statement_in_text(text: str, view: View) -> Call | None:
-    """The first statement in a fence, or one that is the whole text."""
-    found = FENCE.search(text) or ALONE.fullmatch(text)
+    """The first statement in a fence, one that is the whole text, or one that is marked as code in a line."""
+    found = FENCE.search(text) or ALONE.fullmatch(text) or INLINE.search(text)
     return Call(SQL, {"query": found[1].strip()}) if found else None
 
 
 @rules.reply("exact_form")
 def exact_form(text: str, view: View) -> tuple[str, str]:
     """Nobody reads a text."""
-    return "Nobody reads a text here: only calls do something.", f"Call {FORM}."
+    return "Nobody reads a text here: only calls do something.", f"Write nothing but the call: {FORM}."
 
 
 @rules.note("error_note")
@@ -71,6 +73,14 @@ def done_note(call: Call, result: str, view: View) -> str | None:
     """[] after a change."""
     changed = CHANGE.search(str(call.arguments.get("query", ""))) and not view.done[-1].error
     return f"The change was executed. Call {COMMIT} now." if changed else None
+
+
+@rules.note("same_note")
+def same_note(call: Call, result: str, view: View) -> str | None:
+    """The statement before, once more, with the same rows."""
+    last = [(done.call.arguments, done.result) for done in view.done[-2:] if done.call.name == SQL]
+    again = call.name == SQL and len(last) == 2 and last[0] == last[1] and not view.done[-1].error
+    return f"The same statement gives the same rows. Hand in what they say: {HAND_IN}." if again else None
 
 
 @rules.note("empty_note")
