@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ecdysis_lab.models import ContentError, TransientError
-from ecdysis_lab.records import Agent, Benchmark, Environment, Message, Task, Trajectory, Trial
+from ecdysis_lab.records import Agent, Benchmark, Environment, Message, Task, Trajectory, Trial, tool_key
 
 Score = Callable[[Any, Sequence[Message]], tuple[float, dict[str, bool]]]
 """(environment, messages) -> score in [0, 1] and checks by name."""
@@ -35,7 +35,7 @@ def run_solo(
     ----------
     benchmark : gives the environment. task, trial : what runs. agent : in the agent's seat.
     limits : any of ``max_steps`` in messages, ``max_errors`` in rejected calls, ``max_rounds`` in turns of the agent,
-        ``max_nudges`` in turns without a call, one after the other.
+        ``max_nudges`` in turns without a call, ``max_repeats`` in turns that say and call the same, one after the other.
     score : the benchmark's scorer.
     nudge : what a reply without a call is answered; empty where it ends the trial. ended : see ``Ended``.
 
@@ -82,10 +82,13 @@ def _play(
 ) -> str:
     """Fill in the messages; returns why the trial ended."""
     reply = agent.user_says(messages[0].content or "")
-    errors = rounds = nudges = 0
+    errors = rounds = nudges = repeats = 0
+    last = ""
     while True:
         messages.append(reply)
         rounds += 1
+        same = f"{reply.content} {' '.join(map(tool_key, reply.calls))}"
+        last, repeats = same, repeats + 1 if same == last else 1
         if not reply.calls and not nudge:
             return "agent_stop"
         results: list[Message] = []
@@ -102,6 +105,7 @@ def _play(
             "max_errors": errors,
             "max_rounds": rounds,
             "max_nudges": nudges,
+            "max_repeats": repeats,
             "max_steps": len(messages),
         }
         over = next((name for name, n in reached.items() if n >= limits.get(name, n + 1)), "")

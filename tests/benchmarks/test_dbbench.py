@@ -264,20 +264,28 @@ def test_text_is_nudged_and_a_commit_ends_the_trial(own: DBBench) -> None:
 
 
 def test_fifteen_rounds_without_a_commit_fail(own: DBBench) -> None:
-    wrong = [calling(replace(sql("SELEC"), id=str(n))) for n in range(15)]
+    wrong = [calling(replace(sql(f"SELEC {n}"), id=str(n))) for n in range(15)]
     left, _ = play(own, "own-01", *wrong)
     assert (left.score, left.termination, left.checks) == (0.0, "max_rounds", {"committed": False})
     assert [m.role for m in left.messages] == ["user", *["assistant", "tool"] * ROUNDS] and ROUNDS == 15
-    wrong = [calling(replace(sql("SELEC"), id=str(n))) for n in range(14)]
+    wrong = [calling(replace(sql(f"SELEC {n}"), id=str(n))) for n in range(14)]
     left, _ = play(own, "own-01", *wrong, calling(COMMIT_2))
     assert left.score == 1.0, "an error costs a round, and nothing else"
 
 
 def test_four_replies_in_a_row_without_a_call_end_it(own: DBBench) -> None:
-    talk = Message("assistant", "I look.")
-    left, _ = play(own, "own-01", *[talk] * 4, calling(COMMIT_2))
+    talk = [Message("assistant", f"I look, and look {n}.") for n in range(4)]
+    left, _ = play(own, "own-01", *talk, calling(COMMIT_2))
     assert (left.score, left.termination) == (0.0, "max_nudges")
-    left, _ = play(own, "own-01", *[talk] * 3, calling(sql("SELECT 1")), *[talk] * 3, calling(COMMIT_2))
+    left, _ = play(own, "own-01", *talk[:3], calling(sql("SELECT 1")), *talk[:3], calling(COMMIT_2))
+    assert (left.score, left.termination) == (1.0, "committed")
+
+
+def test_three_replies_that_are_the_same_end_it(own: DBBench) -> None:
+    again = [calling(replace(sql("SELEC"), id=str(n))) for n in range(3)]
+    left, _ = play(own, "own-01", *again, calling(COMMIT_2))
+    assert (left.score, left.termination) == (0.0, "max_repeats")
+    left, _ = play(own, "own-01", *again[:2], calling(sql("SELECT 1")), again[2], calling(COMMIT_2))
     assert (left.score, left.termination) == (1.0, "committed")
 
 
@@ -336,7 +344,7 @@ def test_a_hook_knows_how_many_messages_are_left(tmp_path: Path) -> None:
     left = run_trial(Setup(NAME, "sim/flawless"), bench.tasks("all")[0], tmp_path, 0)
     assert [i.reason for i in left.interventions] == ["29"], "of 15 rounds the first is over"
     assert replay(left, load_harness(tmp_path), bench).unchanged
-    assert play(bench, "own-01")[0].termination == "max_nudges"
+    assert play(bench, "own-01")[0].termination == "max_repeats"
 
 
 # -- clean tasks, facts ---------------------------------------------------------------------------------------------

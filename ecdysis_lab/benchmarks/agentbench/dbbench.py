@@ -1,8 +1,9 @@
 """DBBench of AgentBench (Liu et al. 2023, arXiv 2308.03688): one table, one question or change, two tools.
 
 The rules are AgentBench's: every column is TEXT, fifteen rounds, results cut at 800 characters, and only a commit ends
-a trial well. A change is scored by a hash of the whole table, a question by the committed values. One rule is ours:
-four replies in a row without a call end a trial, which AgentBench lets run to its last round.
+a trial well. A change is scored by a hash of the whole table, a question by the committed values. Two rules are ours:
+four replies in a row without a call end a trial, and three that are the same, which AgentBench lets run to its last
+round.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ecdysis_lab.hooks import Call
 from ecdysis_lab.records import Agent, Effect, LabError, Message, Oracle, Task, Trajectory, Trial
 
 ROUNDS = 15
-NUDGES = 4
+NUDGES, REPEATS = 4, 3
 NUDGE = f"Nothing was executed, for the reply called no tool. Call {SQL} with a statement, or {COMMIT} with the answer."
 POLICY = f"""\
 You operate a MySQL database by SQL to answer a question about its table, or to change the table as asked.
@@ -73,7 +74,8 @@ class DBBench:
             checks = self._checks(item, desk)
             return float(all(checks.values())), checks
 
-        rules = {"max_rounds": min(ROUNDS, max(1, limits["max_steps"] // 2)), "max_nudges": NUDGES}
+        rounds = min(ROUNDS, max(1, limits["max_steps"] // 2))
+        rules = {"max_rounds": rounds, "max_nudges": NUDGES, "max_repeats": REPEATS}
         return run_solo(self, task, trial, agent, rules, score, nudge=NUDGE, ended=_committed)
 
     def environment(self, task_id: str) -> Desk:

@@ -11,7 +11,7 @@ VERB = r"(?:select|insert|update|delete|show|describe|with)\b"
 FENCE = anycase(rf"(?:```(?:sql|mysql)?\s*\n?|<sql>\s*)({VERB}[\s\S]*?)\s*(?:```|</sql>|$)")
 INLINE = anycase(rf"`({VERB}\s[^`\n]*(?:`[^`\n]+`[^`\n]*)*?)`(?=[\s.,;:)]|$)")
 ALONE = anycase(rf"\s*({VERB}[^\n]*(?:\n[^\n]+)*)\s*")
-CALL = re.compile(r"\{+\s*\"name\"\s*:\s*\"(\w+)\".*\}", re.S)
+CALL = re.compile(rf"\{{+\s*\"name\"\s*:\s*\"({SQL}|{COMMIT})\"")
 TAG = re.compile(rf"<{SQL}\s+query=([\"'])(.*?)\1\s*/?>", re.S)
 CHANGE = anycase(r"^\s*(insert|update|delete|replace)\b")
 HEADERS = re.compile(r"The name of this table is (.+?), and the headers of this table are (.+?)\.?\s*$", re.M)
@@ -19,21 +19,32 @@ HAND_IN = f'{{"name": "{COMMIT}", "arguments": {{"answers": ["..."]}}}}'
 FORM = f'{{"name": "{SQL}", "arguments": {{"query": "SELECT ..."}}}}, or {HAND_IN} once you know'
 
 
-@rules.realize("call_in_text")
-def call_in_text(text: str, view: View) -> Call | None:
-    """A call written out as JSON; a template's doubled braces are single ones."""
-    found = CALL.search(text)
-    if not found or found[1] not in (SQL, COMMIT):
-        return None
-    for written in (found[0], found[0].replace("{{", "{").replace("}}", "}")):
+def written_call(text: str, name: str) -> Call | None:
+    """The call that a text begins with; a template's doubled braces are single ones."""
+    for written in (text, text.replace("{{", "{").replace("}}", "}")):
         try:
             value, _ = json.JSONDecoder().raw_decode(written)
         except ValueError:
             continue
         arguments = value.get("arguments", value.get("parameters"))
         if isinstance(arguments, dict) and "properties" not in arguments:
-            return Call(found[1], arguments)
+            return Call(name, arguments)
     return None
+
+
+def said_again(call: Call, view: View) -> bool:
+    """Whether it is the statement that was executed last, however its names are quoted."""
+    last = view.done[-1].call.arguments if view.done else {}
+    mine, before = (re.sub(r"[`_\s]+", " ", str(a.get("query"))) for a in (call.arguments, last))
+    return call.name == SQL and mine.replace(" ", "") == before.replace(" ", "")
+
+
+@rules.realize("call_in_text")
+def call_in_text(text: str, view: View) -> Call | None:
+    """The first call written out as JSON that does not only repeat the one before."""
+    found = [written_call(text[m.start() :], m[1]) for m in list(CALL.finditer(text))[:9]]
+    calls = [call for call in found if call]
+    return next((call for call in calls if not said_again(call, view)), calls[0] if calls else None)
 
 
 @rules.realize("tag_in_text")
@@ -51,8 +62,10 @@ def statement_in_text(text: str, view: View) -> Call | None:
 
 
 @rules.reply("exact_form")
-def exact_form(text: str, view: View) -> tuple[str, str]:
-    """Nobody reads a text."""
+def exact_form(text: str, view: View) -> tuple[str, str] | None:
+    """Nobody reads a text; told once, since the benchmark says so from then on."""
+    if any(m["role"] == "assistant" for m in view.messages[-2:]):
+        return None
     return "Nobody reads a text here: only calls do something.", f"Write nothing but the call: {FORM}."
 
 
