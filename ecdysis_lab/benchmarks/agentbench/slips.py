@@ -1,7 +1,8 @@
 """Slips on DBBench.
 
 ``bare_names``, ``underscored_names``, ``more_columns`` and ``wrong_column`` are what a real 1.5B model did there
-(tests/benchmarks/real/README.md has the counts); the others are expected of small models and were not seen yet.
+once it called at all (tests/benchmarks/real/README.md has the counts; its commonest failure, no call, is no slip here);
+the others are expected of small models and were not seen yet.
 """
 
 from __future__ import annotations
