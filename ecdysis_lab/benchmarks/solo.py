@@ -35,7 +35,7 @@ def run_solo(
     ----------
     benchmark : gives the environment. task, trial : what runs. agent : in the agent's seat.
     limits : any of ``max_steps`` in messages, ``max_errors`` in rejected calls, ``max_rounds`` in turns of the agent,
-        ``max_nudges`` in turns without a call, ``max_repeats`` in turns that say and call the same, one after the other.
+        ``max_nudges`` in turns without a call and ``max_repeats`` in equal turns, one after the other.
     score : the benchmark's scorer.
     nudge : what a reply without a call is answered; empty where it ends the trial. ended : see ``Ended``.
 
