@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
 from typing import Any
@@ -135,6 +136,7 @@ def test_a_question_is_no_change(task: str) -> None:
         ("```sql\nSELECT 1 -- one\nFROM x\n```", sql("SELECT 1 -- one\nFROM x")),
         ("<sql>\nSELECT 'a  b'\n</sql>", sql("SELECT 'a  b'")),
         ("UPDATE x SET a = 1", sql("UPDATE x SET a = 1")),
+        ("The `select` of it is `SELECT `a b` FROM x`.", sql("SELECT `a b` FROM x")),
         ('<execute_sql query="SELECT \'a\'"/>\n<commit_final_answer answers="a"/>', sql("SELECT 'a'")),
         ('So: {{"name": "execute_sql", "arguments": {{"query": "SELECT 1"}}}}', sql("SELECT 1")),
         ('Now {"name": "commit_final_answer", "arguments": {"answers": ["3"]}} it is.', commit("3")),
@@ -151,7 +153,19 @@ def test_a_text_is_realized_as_the_call_it_meant(host: Host, text: str, call: Ca
 )  # fmt: skip
 def test_any_other_text_is_sent_back_with_the_form(host: Host, text: str) -> None:
     verdict = host.on_reply(text, 20)
-    assert isinstance(verdict, Refuse) and "execute_sql(query=" in verdict.option
+    assert isinstance(verdict, Refuse) and '{"name": "execute_sql", "arguments"' in verdict.option
+    host.add_message("assistant", text)
+    host.add_message("user", "Nothing was executed.")
+    assert host.on_reply(text, 18) == Allow(), "told once; from then on the benchmark says so"
+
+
+def test_a_text_that_repeats_the_last_statement_means_the_next_call(host: Host) -> None:
+    first = {"name": "execute_sql", "arguments": {"query": "SELECT Call_sign FROM `Radio Stations`"}}
+    then = {"name": "commit_final_answer", "arguments": {"answers": ["KQZ"]}}
+    text = f"I do this:\n```json\n{json.dumps(first)}\n```\nand then\n{json.dumps(then)}"
+    assert host.on_reply(text, 20).calls[0].name == "execute_sql"  # type: ignore[union-attr]
+    host.add_done(Done(sql("SELECT `Call sign` FROM `Radio Stations`"), "[('KQZ',)]"))
+    assert host.on_reply(text, 18).calls[0].arguments == then["arguments"]  # type: ignore[union-attr]
 
 
 def test_results_are_explained(host: Host) -> None:
@@ -160,11 +174,12 @@ def test_results_are_explained(host: Host) -> None:
         "Call commit_final_answer now": (sql(INSERT), "[]", False),
         "No row fits": (sql(SELECT), "[]", False),
         "cut": (sql(SELECT), "[('a'" + " … [cut at 800 characters]", False),
+        "gives the same rows": (sql(SELECT), "[('a'" + " … [cut at 800 characters]", False),
     }
     for words, (call, result, error) in told.items():
         host.add_done(Done(call, result, error))
         assert words in (host.observe(call, result, 20) or "")
-    host.add_done(Done(sql(SELECT), "[('a',)]"))
+    host.add_done(Done(sql(SELECT), "[('a',)]"))  # other rows than the time before
     assert host.observe(sql(SELECT), "[('a',)]", 20) is None
 
 

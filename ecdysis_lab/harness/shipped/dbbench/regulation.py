@@ -12,6 +12,7 @@ FENCE = anycase(rf"(?:```(?:sql|mysql)?\s*\n?|<sql>\s*)({VERB}[\s\S]*?)\s*(?:```
 INLINE = anycase(rf"`({VERB}\s[^`\n]*(?:`[^`\n]+`[^`\n]*)*?)`(?=[\s.,;:)]|$)")
 ALONE = anycase(rf"\s*({VERB}[^\n]*(?:\n[^\n]+)*)\s*")
 CALL = re.compile(rf"\{{+\s*\"name\"\s*:\s*\"({SQL}|{COMMIT})\"")
+BETWEEN = re.compile(r"[`_\s]+")
 TAG = re.compile(rf"<{SQL}\s+query=([\"'])(.*?)\1\s*/?>", re.S)
 CHANGE = anycase(r"^\s*(insert|update|delete|replace)\b")
 HEADERS = re.compile(r"The name of this table is (.+?), and the headers of this table are (.+?)\.?\s*$", re.M)
@@ -35,8 +36,8 @@ def written_call(text: str, name: str) -> Call | None:
 def said_again(call: Call, view: View) -> bool:
     """Whether it is the statement that was executed last, however its names are quoted."""
     last = view.done[-1].call.arguments if view.done else {}
-    mine, before = (re.sub(r"[`_\s]+", " ", str(a.get("query"))) for a in (call.arguments, last))
-    return call.name == SQL and mine.replace(" ", "") == before.replace(" ", "")
+    mine, before = (BETWEEN.sub("", str(a.get("query"))) for a in (call.arguments, last))
+    return call.name == SQL and mine == before
 
 
 @rules.realize("call_in_text")
