@@ -2,9 +2,10 @@
 
     python tests/benchmarks/real/keep.py DATA [TO]      TO: data/reference/real
 
-Leaves, of every run of the grid: ``scores.csv`` (all test trials, one table), ``<run>/summary.json``,
+Leaves ``results.csv`` (solved tasks, tokens and seconds by model, harness and split; a harness by its name or the arm
+that froze it), and of every run ``<run>/settings.json``, its ``summary.json`` once it has ended, and
 ``<run>/<arm>-<n>/`` with the decision, the spec and the diff, prompts (gzip) and answers of ``hand``; and
-``trajectories.jsonl.gz``, every trial that a run rests on. Numbers of machines and paths stay behind.
+``trajectories.jsonl.gz``, every trial of the store. A run that waits is kept as far as it has come.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ import argparse
 import gzip
 import json
 import shutil
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pandas as pd
 
-from ecdysis_lab.evaluate.scores import read_scores
-from ecdysis_lab.records import LabError, to_json
+from ecdysis_lab.evaluate.metrics import cluster_interval
+from ecdysis_lab.harness import load_harness
+from ecdysis_lab.records import Trajectory, to_json
 from ecdysis_lab.store import Run, Store
 from ecdysis_lab.store.run import runs_of
+from ecdysis_lab.train.arms import ARMS
 
 ROUND = ("record.json", "review.json", "candidate.diff", "patterns.json", "edits.json")
 
@@ -47,23 +51,48 @@ def keep_rounds(run: Run, to: Path) -> None:
         packed(kept / f"{prompt.name}.gz", prompt.read_text(encoding="utf-8"))
 
 
+def results(trials: Iterable[Trajectory], names: Mapping[str, str]) -> pd.DataFrame:
+    """One row a model, harness and split."""
+    groups: dict[tuple[str, str, str], list[Trajectory]] = {}
+    for t in trials:
+        if t.status == "scored":
+            name = names.get(t.trial.harness, t.trial.harness[:12])
+            groups.setdefault((t.trial.model, t.trial.split, name), []).append(t)
+    rows = []
+    for about, found in sorted(groups.items()):
+        scores, spent = [t.score or 0.0 for t in found], [t.usage["agent"] for t in found]
+        low, high = cluster_interval(scores, [1] * len(found))
+        rows.append(
+            dict(zip(("model", "split", "harness"), about, strict=True))
+            | {"tasks": len(found), "solved": sum(scores), "low": round(low, 3), "high": round(high, 3)}
+            | {"calls": sum(u.calls for u in spent), "prompt_tokens": sum(u.prompt_tokens for u in spent)}
+            | {"completion_tokens": sum(u.completion_tokens for u in spent)}
+            | {"seconds": round(sum(t.seconds for t in found))}
+        )
+    return pd.DataFrame(rows)
+
+
 def main() -> None:
     """Copy."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("to", type=Path, nargs="?", default=Path("data/reference/real"))
     asked = parser.parse_args()
-    store, runs = Store(asked.data), [run for run in runs_of(asked.data) if run.summary is not None]
-    if not runs:
-        raise LabError(f"{asked.data}: no run has ended here")
+    store, runs = Store(asked.data), runs_of(asked.data)
+    names = {load_harness(name).hash: name for name in ("empty", "dbbench")}
     for run in runs:
-        keep_rounds(run, asked.to / run.run_id)
-        (asked.to / run.run_id / "summary.json").write_text(json.dumps(run.summary, indent=1) + "\n")
-    tables = pd.concat([read_scores(run) for run in runs], ignore_index=True)
-    tables.to_csv(asked.to / "scores.csv", index=False)
+        to = asked.to / run.run_id
+        keep_rounds(run, to)
+        for name, record in (("settings", run.config), ("summary", run.summary)):
+            if record is not None:
+                to.mkdir(parents=True, exist_ok=True)
+                (to / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
+        for arm in ARMS:
+            names.setdefault(run.frozen(arm) or "", f"{arm} of {run.run_id[-6:]}")
     trials = sorted(store.trajectories(), key=lambda t: (t.trial.model, t.trial.harness, t.trial.task_id))
+    results(trials, names).to_csv(asked.to / "results.csv", index=False)
     packed(asked.to / "trajectories.jsonl.gz", "".join(f"{to_json(t)}\n" for t in trials))
-    print(f"{len(runs)} runs, {len(tables)} rows, {len(trials)} trajectories in {asked.to}")
+    print(f"{len(runs)} runs, {len(trials)} trajectories in {asked.to}")
 
 
 if __name__ == "__main__":
