@@ -1,7 +1,7 @@
 """Which tasks of OS interaction can be done on this machine: ``python tests/benchmarks/os_tasks.py [--json]``.
 
-Needs a clone of AgentBench (``ECDYSIS_AGENTBENCH``) and bubblewrap. A task can be done where its gold script, run as an
-agent runs it, passes the task's own check.
+Needs a clone of AgentBench (``ECDYSIS_AGENTBENCH``) and bubblewrap. A task can be done where the scripts that make its
+world succeed, and its gold script, run as an agent runs it, passes the task's own check.
 """
 
 from __future__ import annotations
