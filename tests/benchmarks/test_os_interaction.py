@@ -307,6 +307,9 @@ def test_a_hostile_script_is_contained_and_its_trial_scored(
     secret.write_text("HOST-SECRET")
     monkeypatch.setenv("HOST_TOKEN", "HOST-SECRET")
     monkeypatch.setattr(os_machine, "SCRIPT_SECONDS", 10.0 if "memory" in name else 1.0)
+    own = tmp_path / "init.py"  # other workers of the suite have boxes, too
+    own.write_text(f"{box.INIT.read_text()}\n# {mark}\n")
+    monkeypatch.setattr(box, "INIT", own)
     passwd = Path("/etc/passwd").read_bytes()
     canary = subprocess.Popen(["sleep", "60"])
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -329,7 +332,7 @@ def test_a_hostile_script_is_contained_and_its_trial_scored(
     canary.wait()
     assert secret.read_text() == "HOST-SECRET" and Path("/etc/passwd").read_bytes() == passwd
     assert not [top for top in ("/usr", "/etc", "/var") if Path(top, mark).exists()]
-    assert running(mark) == [] and running("Process 1 of a box") == [], "something outlived its trial"
+    assert running(mark) == [], "something outlived its trial"
     harmless = name in (
         "endless loop",
         "endless output",
